@@ -1,0 +1,180 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"sessiond/replay"
+	"sessiond/replay/dialect"
+)
+
+// tb is what helpers need of a *testing.T or a *rapid.T.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+var bothViews = []dialect.View{dialect.Transcript, dialect.Context}
+
+// buildWith replays a whole file.
+func buildWith(t tb, data []byte, opt replay.Options) *replay.Replay {
+	t.Helper()
+	r, err := replay.Build(context.Background(), bytes.NewReader(data), int64(len(data)), opt)
+	if err != nil {
+		t.Fatalf("Build: %v", err)
+	}
+	return r
+}
+
+// build replays a whole file as the analyser does.
+func build(t tb, data []byte) *replay.Replay {
+	t.Helper()
+	return buildWith(t, data, replay.Options{Tail: true})
+}
+
+// online replays a whole file as the daemon does.
+func online(t tb, data []byte) *replay.Replay {
+	t.Helper()
+	return buildWith(t, data, replay.Options{})
+}
+
+func extend(t tb, r *replay.Replay, data []byte) {
+	t.Helper()
+	if err := r.Extend(context.Background(), bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatalf("Extend to %d bytes: %v", len(data), err)
+	}
+}
+
+// render makes a slot's message.
+func render(t tb, b dialect.Body, w *dialect.Window) string {
+	t.Helper()
+	m, err := dialect.AppendBody(nil, b, w)
+	if err != nil {
+		t.Fatalf("message of record %d: %v", b.Sequence, err)
+	}
+	if !json.Valid(m) {
+		t.Fatalf("message of record %d is no JSON: %q", b.Sequence, m)
+	}
+	return string(m)
+}
+
+// slotMessages renders a view as of the head, one message a slot; an edit
+// leaves "null" where it drops one.
+func slotMessages(t tb, r *replay.Replay, data []byte, v dialect.View) []string {
+	t.Helper()
+	return renderView(t, r, v, dialect.NewWindow(bytes.NewReader(data)))
+}
+
+func renderView(t tb, r *replay.Replay, v dialect.View, w *dialect.Window) []string {
+	t.Helper()
+	var out []string
+	for _, s := range r.View(v).Slots {
+		out = append(out, render(t, r.Bodies(v).Body(s, true), w))
+	}
+	return out
+}
+
+// messages are slotMessages without those that an edit leaves out.
+func messages(t tb, r *replay.Replay, data []byte, v dialect.View) [][]byte {
+	t.Helper()
+	var out [][]byte
+	for _, m := range slotMessages(t, r, data, v) {
+		if m != "null" {
+			out = append(out, []byte(m))
+		}
+	}
+	return out
+}
+
+// texts are the texts of messages, for short comparisons: content or summary,
+// or the kind of a marker in brackets.
+func texts(t tb, r *replay.Replay, data []byte, v dialect.View) string {
+	t.Helper()
+	var out []string
+	for _, m := range messages(t, r, data, v) {
+		var x struct {
+			Kind, Summary string
+			Content       any
+		}
+		if err := json.Unmarshal(m, &x); err != nil {
+			t.Fatalf("%q: %v", m, err)
+		}
+		switch {
+		case x.Kind != "":
+			out = append(out, "["+x.Kind+"]")
+		case x.Summary != "":
+			out = append(out, "("+x.Summary+")")
+		default:
+			out = append(out, fmt.Sprint(x.Content))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func codesOf(r *replay.Replay) string {
+	list, _ := r.Diagnostics()
+	var out []string
+	for _, d := range list {
+		out = append(out, fmt.Sprintf("%s@%d", d.Code, d.Line))
+	}
+	return strings.Join(out, " ")
+}
+
+// The lines of pi sessions.
+
+const stamp1 = `"timestamp":"2026-01-02T03:04:05.678Z"`
+
+func header(version int) string {
+	if version == 1 {
+		return `{"type":"session","id":"s1",` + stamp1 + `,"cwd":"/home/user"}`
+	}
+	return fmt.Sprintf(`{"type":"session","version":%d,"id":"s1",%s,"cwd":"/home/user"}`, version, stamp1)
+}
+
+// entry is an entry with more members; a parent of "" is null.
+func entry(typ, id, parent, more string) string {
+	p := "null"
+	if parent != "" {
+		p = `"` + parent + `"`
+	}
+	if more != "" {
+		more = "," + more
+	}
+	return fmt.Sprintf(`{"type":%q,"id":%q,"parentId":%s,%s%s}`, typ, id, p, stamp1, more)
+}
+
+func message(id, parent, role, text string) string {
+	return entry("message", id, parent, fmt.Sprintf(`"message":{"role":%q,"content":%q}`, role, text))
+}
+
+func user(id, parent string) string { return message(id, parent, "user", id) }
+
+func compaction(id, parent, kept string) string {
+	return entry("compaction", id, parent, fmt.Sprintf(`"summary":"sum-%s","firstKeptEntryId":%q,"tokensBefore":7`, id, kept))
+}
+
+func contextEdit(id, parent, target, replacement string) string {
+	return entry("context_edit", id, parent, fmt.Sprintf(`"targetId":%q,"replacement":%s`, target, replacement))
+}
+
+func childUsage(id, parent, target string, n int) string {
+	return entry("child_usage_attributed", id, parent,
+		fmt.Sprintf(`"targetId":%q,"aggregateUsage":{"input":%d,"cost":{"total":0.5}}`, target, n))
+}
+
+// file joins lines, each ended.
+func file(lines ...string) []byte {
+	return []byte(strings.Join(lines, "\n") + "\n")
+}
+
+// heapBytes is what is alive on the heap.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,174 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+	"slices"
+	"sync"
+
+	"sessiond/replay/dialect"
+	"sessiond/replay/jsonl"
+	"sessiond/replay/stamp"
+)
+
+// View is a message view at a cut. It stays as it is while the replay grows.
+type View struct {
+	Cut         stamp.Point
+	Slots       []dialect.Slot
+	Amendments  []dialect.Amendment // all of them, by index
+	Diagnostics int
+	Bodies
+}
+
+// Bodies makes the messages of slots. It is bound to the reading of the file
+// that the slots came from, so that they mean the same when the file was read
+// anew with another understanding.
+type Bodies struct {
+	mu      *sync.RWMutex
+	session dialect.Session
+	view    dialect.View
+}
+
+// Body describes a slot's message.
+func (b Bodies) Body(s dialect.Slot, amended bool) dialect.Body {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.session.Body(b.view, s, amended)
+}
+
+// Bodies returns what makes the messages of a view's slots.
+func (r *Replay) Bodies(v dialect.View) Bodies {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.bodiesLocked(v)
+}
+
+func (r *Replay) bodiesLocked(v dialect.View) Bodies { return Bodies{&r.mu, r.session, v} }
+
+// View returns a view at the head.
+func (r *Replay) View(v dialect.View) View {
+	r.mu.Lock() // Slots may compute
+	defer r.mu.Unlock()
+	out := View{Cut: r.head, Bodies: r.bodiesLocked(v)}
+	if r.session != nil {
+		out.Slots = r.session.Slots(v)
+		out.Amendments = r.session.Amendments(v, 0)
+	}
+	list, _ := r.diagnosticsLocked()
+	out.Diagnostics = len(list)
+	return out
+}
+
+// Delta is the change of a view from an earlier sequence to the head.
+type Delta struct {
+	Head       stamp.Point
+	Digest     *stamp.Digest // at the head
+	Cut        dialect.Cut
+	Slots      []dialect.Slot      // all at the head
+	Amendments []dialect.Amendment // those that came after the sequence
+	Bodies
+}
+
+// Delta tells what changed a view since the record with the sequence.
+func (r *Replay) Delta(v dialect.View, after uint64) Delta {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := Delta{Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All}, Bodies: r.bodiesLocked(v)}
+	if r.session == nil {
+		return d
+	}
+	d.Slots = r.session.Slots(v)
+	d.Amendments = r.session.Amendments(v, after)
+	d.Cut = r.session.Keep(v, after)
+	if after < r.floor {
+		d.Cut = dialect.Cut{Keep: 0, Reason: dialect.ReasonHeader}
+	}
+	return d
+}
+
+// Preview tells what the provisional tail would do to a view at the head; ok
+// is false where there is none or its effect is no plain addition.
+func (r *Replay) Preview(v dialect.View, w *dialect.Window) (p dialect.Preview, ok bool, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.session == nil || r.tail.State != TailProvisional || r.tail.Bytes > r.previewBytesMax() {
+		return p, false, nil
+	}
+	text, err := w.Bytes(r.tail.Offset, int(r.tail.Bytes))
+	if err != nil {
+		return p, false, err
+	}
+	text = slices.Clone(text)
+	offset := r.tail.Offset
+	if offset == 0 {
+		text = trimBOM(text)
+		offset = r.tail.Bytes - int64(len(text))
+	}
+	object := bytes.TrimSpace(text)
+	offset += int64(bytes.Index(text, object))
+	scan := jsonl.NewScanner(r.family.Keys()).Scan(object)
+	if scan.Kind != jsonl.Object { // the file changed since
+		return p, false, nil
+	}
+	p, ok = r.session.Preview(v, dialect.Object{
+		Sequence: r.head.Sequence + 1, Index: r.parsed, Offset: offset, Bytes: int64(len(object)),
+		Text: object, Scan: scan, Provisional: true,
+	})
+	return p, ok, nil
+}
+
+func (r *Replay) previewBytesMax() int64 {
+	if most := r.opt.RecordBytesMax; most > 0 {
+		return min(most, tailBytesMax)
+	}
+	return tailBytesMax
+}
+
+// Verify reports whether a point is true of the source, and the digest there.
+func (r *Replay) Verify(src io.ReaderAt, p stamp.Point) (*stamp.Digest, error) {
+	head, digest := r.HeadDigest()
+	if p == head {
+		return digest, nil
+	}
+	d, _, err := stamp.Verify(src, r.Checkpoints(), p)
+	return d, err
+}
+
+// Diagnostics returns the findings at the head by line, and whether there
+// were more than are held.
+func (r *Replay) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.diagnosticsLocked()
+}
+
+func (r *Replay) diagnosticsLocked() (list []jsonl.Diagnostic, truncated bool) {
+	list, truncated = slices.Clone(r.diagnostics), r.truncated
+	file := func(code jsonl.Code, detail string) {
+		list = append(list, jsonl.Diagnostic{Code: code, Severity: code.Severity(), Detail: detail})
+	}
+	switch {
+	case r.head.Offset == 0 && r.tail.Bytes == 0:
+		file(jsonl.CodeEmptyFile, "no bytes yet")
+	case r.session == nil:
+		file(jsonl.CodeUnknownFormat, "no known format; the records are served as they are")
+	default:
+		more, cut := r.session.Diagnostics()
+		list, truncated = append(list, more...), truncated || cut
+	}
+	if r.tail.State == TailUnterminated {
+		detail := "the last line has no LF and is no whole object"
+		if r.tail.NULs {
+			detail += "; it holds NUL bytes"
+		}
+		list = append(list, jsonl.Diagnostic{
+			Code: jsonl.CodeUnterminatedTail, Severity: jsonl.CodeUnterminatedTail.Severity(),
+			Line: int64(r.head.Sequence) + 1, Offset: r.tail.Offset, Length: r.tail.Bytes, Detail: detail,
+		})
+	}
+	slices.SortStableFunc(list, func(a, b jsonl.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Offset, b.Offset))
+	})
+	return list, truncated
+}
