@@ -1,0 +1,5 @@
+//go:build !linux
+
+package follow
+
+func givesNoEvents(string) bool { return true }
