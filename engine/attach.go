@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sessiond/replay"
+	"sessiond/replay/dialect"
+	"sessiond/replay/stamp"
+	"sessiond/wire"
+)
+
+// tailBytesMin is how far behind a cursor may always be without being
+// answered by a snapshot.
+const tailBytesMin = 8 << 20
+
+// attach begins an attachment: a tail from the client's cursor where that
+// proves itself, else a snapshot.
+func (e *Engine) attach(ctx context.Context, r wire.Request) (wire.AttachResult, wire.Stream, error) {
+	if err := checkAttach(r.Command); err != nil {
+		return wire.AttachResult{}, nil, err
+	}
+	s, err := e.resolve(r.Session)
+	if err != nil {
+		return wire.AttachResult{}, nil, err
+	}
+	g, err := s.use(ctx)
+	if err != nil {
+		return wire.AttachResult{}, nil, err
+	}
+	st := newStream(s, g, r)
+	s.addStream(st) // before the head is looked at
+	out, err := st.begin(ctx, r.Command)
+	if err != nil {
+		st.Close()
+		return wire.AttachResult{}, nil, err
+	}
+	return out, st, nil
+}
+
+func checkAttach(c wire.Command) error {
+	switch {
+	case !c.View.Valid():
+		return wire.Errorf(wire.CodeBadArgument, "view %q: want records, transcript or context", clip(string(c.View)))
+	case c.Encoding != "" && c.Encoding != wire.EncodingJSON && c.Encoding != wire.EncodingRaw:
+		return wire.Errorf(wire.CodeBadArgument, "encoding %q: want json or raw", clip(c.Encoding))
+	case c.Encoding == wire.EncodingRaw && c.View != wire.ViewRecords:
+		return wire.Errorf(wire.CodeBadArgument, "encoding raw is one of view records")
+	case c.Order != "" && c.Order != "oldest":
+		return wire.Errorf(wire.CodeBadArgument, "order %q is not supported yet; want oldest", clip(c.Order))
+	case c.Resume != nil && c.Position != nil:
+		return wire.Errorf(wire.CodeBadArgument, "resume and position exclude each other")
+	case c.Position != nil && c.Encoding == wire.EncodingRaw:
+		return wire.Errorf(wire.CodeBadArgument, "encoding raw has no positions; resume at the cursor of its last frame")
+	case c.Position != nil && c.Position.View != c.View:
+		return wire.Errorf(wire.CodeBadArgument, "the position is one of view %s", c.Position.View)
+	case c.Have != nil && *c.Have < 0:
+		return wire.Errorf(wire.CodeBadArgument, "have %d: want a count", *c.Have)
+	case c.Resume != nil && c.View != wire.ViewRecords && c.Have == nil:
+		return wire.Errorf(wire.CodeBadArgument, "view %s resumes with a cursor and have", c.View)
+	}
+	return nil
+}
+
+// begin decides how the attachment starts.
+func (st *stream) begin(ctx context.Context, c wire.Command) (wire.AttachResult, error) {
+	defer st.borrowWindow()()
+	r := st.g.replay
+	name, rules := r.Dialect()
+	if st.view != wire.ViewRecords && name == replay.Unknown && r.Decided() {
+		return wire.AttachResult{}, wire.Errorf(wire.CodeBadArgument,
+			"session %s is of no known format; only view records shows it", st.s.key)
+	}
+	st.rules = rules
+	out := wire.AttachResult{
+		Attachment: st.attachment, Session: st.s.key, ID: st.s.id(), Generation: st.g.id,
+		RulesRevision: rules, Mode: wire.ModeSnapshot, Head: st.g.cursor(r.Head()),
+	}
+	st.id = out.ID
+	leaf, err := r.Leaf(st.window)
+	if err != nil {
+		return out, toWire(err)
+	}
+	out.Leaf = leafOf(leaf)
+	reason, err := st.start(ctx, c)
+	if err != nil {
+		return out, toWire(err)
+	}
+	if reason == "" && c.Position == nil {
+		out.Mode = wire.ModeTail
+	}
+	if reason != "" {
+		out.Reason = &reason
+	}
+	return out, nil
+}
+
+// start begins the stream by cursor, by position or from the start, and
+// returns why it is a new snapshot, "" when it goes on where the client was.
+func (st *stream) start(ctx context.Context, c wire.Command) (reason string, err error) {
+	switch {
+	case c.Position != nil:
+		ok, err := st.continueSnapshot(ctx, *c.Position)
+		if err != nil || ok {
+			return "", err
+		}
+		reason = wire.ReasonExpired
+	case c.Resume != nil:
+		if reason, err = st.resume(c); err != nil || reason == "" {
+			return reason, err
+		}
+	default:
+		reason = wire.ReasonNoCursor
+	}
+	purpose := wire.PurposeAttach
+	if reason != wire.ReasonNoCursor {
+		purpose = wire.PurposeResync
+	}
+	return reason, st.startSnapshot(purpose, reason, nil)
+}
+
+// resume verifies a cursor; a reason says why it is not gone on from.
+func (st *stream) resume(c wire.Command) (reason string, err error) {
+	at := pointOf(*c.Resume)
+	head := st.g.replay.Head()
+	switch {
+	case at.Offset == 0:
+		return wire.ReasonFarBehind, nil
+	case c.RulesRevision != "" && c.RulesRevision != st.rules && st.view != wire.ViewRecords:
+		return wire.ReasonExpired, nil
+	case at.Offset > head.Offset:
+		if c.Resume.Generation == st.g.id {
+			return wire.ReasonAhead, nil
+		}
+		return wire.ReasonTruncated, nil
+	}
+	d, err := st.g.replay.Verify(st.g.file, at)
+	if errors.Is(err, stamp.ErrMismatch) {
+		return wire.ReasonRewritten, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if st.farBehind(head.Offset - at.Offset) {
+		return wire.ReasonFarBehind, nil
+	}
+	have := 0
+	if c.Have != nil {
+		have = *c.Have
+	}
+	st.tailFrom(at, d, have, head)
+	return "", nil
+}
+
+// farBehind reports whether what was missed is more than the whole view.
+func (st *stream) farBehind(missed int64) bool {
+	if missed <= tailBytesMin || st.view == wire.ViewRecords {
+		return false
+	}
+	v := st.g.replay.View(viewOf(st.view))
+	var size int64
+	for _, slot := range v.Slots {
+		if size += v.Body(slot, false).Bytes; size >= missed {
+			return false
+		}
+	}
+	return true
+}
+
+// snapshotID names a snapshot by what determines its chunks.
+func snapshotID(rules string, view wire.View, target int, cut stamp.Point) wire.SnapshotID {
+	d := xxhash.New()
+	_, _ = fmt.Fprintf(d, "%s\x00%s\x00oldest\x00%d\x00%d\x00", rules, view, target, wire.InlineBytes) // never fails
+	b := binary.BigEndian.AppendUint64(nil, uint64(cut.Offset))
+	_, _ = d.Write(binary.BigEndian.AppendUint64(b, cut.Digest))
+	return wire.SnapshotID(d.Sum64())
+}
+
+// continueSnapshot goes on inside a snapshot, if its cut is still a cursor of
+// this file and its chunks are made as they were.
+func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, error) {
+	cut := pointOf(p.Cut)
+	if p.Target != st.e.o.ChunkBytes || cut.Offset > st.g.replay.Head().Offset ||
+		p.SnapshotID != snapshotID(st.rules, st.view, p.Target, cut) {
+		return false, nil
+	}
+	d, err := st.g.replay.Verify(st.g.file, cut)
+	if errors.Is(err, stamp.ErrMismatch) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	v, err := st.viewAt(ctx, cut)
+	if err != nil {
+		return false, err
+	}
+	st.useSnapshot(v, d, wire.PurposeAttach, "", nil)
+	st.snap.index, st.snap.first = p.Index, p.Index
+	return true, nil
+}
+
+// viewAt is a view at an earlier cut. Usually it is a prefix of the view at
+// the head; where the view was cut or amended since, the file is replayed up
+// to the cut.
+func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, error) {
+	r := st.g.replay
+	if st.view == wire.ViewRecords {
+		return snapshotView{cut: cut, replay: r}, nil
+	}
+	v := viewOf(st.view)
+	out := st.viewOfReplay(r)
+	// Later than the view, so that it tells of all that happened up to it.
+	d := r.Delta(v, cut.Sequence)
+	if out.cut == cut {
+		return out, nil
+	}
+	if d.Cut.Keep == dialect.All && len(d.Amendments) == 0 {
+		n := len(out.slots)
+		for n > 0 && out.Body(out.slots[n-1], false).Sequence > cut.Sequence {
+			n--
+		}
+		out.cut, out.slots = cut, out.slots[:n:n]
+		// An edit before the cut may be of an entry behind it.
+		out.amended = slices.DeleteFunc(out.amended, func(a amendedBody) bool { return a.index >= n })
+		return out, nil
+	}
+	opt := st.e.replayOptions()
+	past, err := replay.Build(ctx, st.g.file, cut.Offset, opt)
+	if err != nil {
+		return snapshotView{}, err
+	}
+	if past.Head() != cut {
+		return snapshotView{}, fmt.Errorf("engine: replay up to the position: %w", stamp.ErrMismatch)
+	}
+	return st.viewOfReplay(past), nil
+}

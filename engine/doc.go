@@ -1,0 +1,50 @@
+// Package engine keeps the sessions of a daemon: which there are, what their
+// files hold now, who is attached, and what is appended. It answers the
+// commands of the protocol (Handle) and knows no socket.
+//
+// # Ownership
+//
+// A session is one JSONL file. Files of the sessions folder are owned: they
+// are appended to through a journal, which holds their lock. Files below the
+// other roots are followed: opened for reading only, never locked or written.
+//
+// A generation is one incarnation of a file's history: an open descriptor, a
+// replay, the chunk logs of its views. A session has at most one current
+// generation; streams that began under an older one keep it until they have
+// turned to the new one. It is opened by the first command that needs it and
+// closed when nobody has used it for a while; the replay goes to the cache.
+//
+// # Data paths
+//
+// Append: Handle -> the journal's group -> one write, one sync -> the replay is
+// extended by the new bytes -> streams are woken -> reply. Attach: the replay's
+// head is the cut; a stream then pulls chunks and events from replay and file.
+// A stream holds a cursor, never a queue. Follow: an event or a sweep -> stat ->
+// the new bytes extend the replay -> streams are woken; anything else that is
+// a real difference makes a new generation and a replacement snapshot.
+//
+// # Concurrency
+//
+// Lock order: session.opening, Engine.mu, session.mu, then generation.mu or
+// viewLog.mu; replay and chunks have their own and call nobody. Who has one
+// session's token (opening) only tries for another's. No file is read and no
+// stream woken under a mutex, but for objects.mu, rendering and
+// generation.stating: they let one large object be read at a time, and once.
+//
+// What needs a generation to stay open pins the session (use, done); what only
+// reads it for a moment retains it (retain, release). The journal's goroutine
+// runs prepare and committed, which take session.mu for short. A stream belongs
+// to the write loop of its connection.
+//
+// # Caveats
+//
+// A file that another program rewrites in steps is seen between them: as a
+// replacement by what it is then. A followed file's bytes between its first
+// 4 KiB and the last checkpoint are not compared when it grows.
+//
+// # Durability
+//
+// What Handle acknowledges as appended is on disk, file and folder. The index
+// is written behind, at most a second late; everything in it can be computed
+// again.
+package engine

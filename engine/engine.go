@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"sessiond/chunks"
+	"sessiond/engine/follow"
+	"sessiond/engine/journal"
+	"sessiond/engine/vfs"
+	"sessiond/kv"
+	"sessiond/replay"
+	"sessiond/wire"
+)
+
+// Engine is the sessions of one daemon.
+type Engine struct {
+	// Set at construction.
+	o        Options
+	started  time.Time
+	lock     vfs.File
+	counters *replay.Counters
+	cache    *replay.Cache
+	index    *kv.Index
+	behind   *behind
+	watcher  *follow.Watcher
+	syncs    *journal.Syncs
+	budget   *chunks.Budget
+	bootID   [16]byte
+	objects  objects
+	ctx      context.Context // ends with Close: the daemon's own, no command's
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[string]*session   // by key; guarded by mu
+	paths    map[string]*session   // by path, aliases too; guarded by mu
+	names    map[string][]*session // by file name and by the ids known; guarded by mu
+	files    map[fileID]*session   // by device and inode; guarded by mu
+	rootErr  map[string]error      // by root name; guarded by mu
+	closed   bool                  // guarded by mu
+	open     map[*session]struct{} // those with a generation; guarded by mu
+}
+
+type fileID struct{ device, inode uint64 }
+
+// Open starts an engine: it locks the state folder, opens the index, lists
+// the roots and begins to follow them. No session file is read.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		o: o, started: o.Now(), counters: new(replay.Counters), bootID: readBootID(),
+		syncs: journal.NewSyncs(0), budget: chunks.NewBudget(o.ChunkTotalBytes),
+		sessions: map[string]*session{}, paths: map[string]*session{}, files: map[fileID]*session{}, names: map[string][]*session{},
+		rootErr: map[string]error{}, open: map[*session]struct{}{},
+	}
+	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := e.start(ctx); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	return e, nil
+}
+
+func (e *Engine) start(ctx context.Context) error {
+	stage := func(name string, f func() error) error {
+		from := time.Now()
+		err := f()
+		if err == nil {
+			e.o.Logger.Info("start", "stage", name, "duration", time.Since(from).Round(time.Microsecond))
+		}
+		return err
+	}
+	for _, s := range []struct {
+		name string
+		run  func() error
+	}{
+		{"lock", func() (err error) { e.lock, err = lockState(ctx, e.o); return err }},
+		{"folders", e.makeFolders},
+		{"cache", func() (err error) { e.cache, err = replay.NewCache(e.o.ReplayCacheBytes, e.counters); return err }},
+		{"index", func() error { return e.openIndex(ctx) }},
+		{"roots", func() error { return e.listRoots(ctx) }},
+	} {
+		if err := stage(s.name, s.run); err != nil {
+			return err
+		}
+	}
+	e.work.Go(e.housekeeping)
+	return nil
+}
+
+func (e *Engine) makeFolders() error {
+	if err := privateDir(e.o.FS, filepath.Join(e.o.StateDir, "torn")); err != nil {
+		return err
+	}
+	if err := e.o.FS.MkdirAll(e.o.SessionsDir, 0o700); err != nil {
+		return fmt.Errorf("engine: sessions folder %s: %w", e.o.SessionsDir, err)
+	}
+	return nil
+}
+
+// housekeeping closes what nobody uses.
+func (e *Engine) housekeeping() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-tick.C:
+			e.closeIdle(e.o.Now())
+			e.objects.expire(e.o.Now())
+		}
+	}
+}
+
+// closeOver closes what is over the bound of open generations.
+func (e *Engine) closeOver() {
+	e.mu.Lock()
+	over := len(e.open) > e.o.OpenMax
+	e.mu.Unlock()
+	if over {
+		e.closeIdle(e.o.Now())
+	}
+}
+
+// closeIdle closes generations that were not used for a while, and the least
+// recently used over the bound.
+func (e *Engine) closeIdle(now time.Time) {
+	e.mu.Lock()
+	over := len(e.open) - e.o.OpenMax
+	list := make([]*session, 0, len(e.open))
+	for s := range e.open {
+		list = append(list, s)
+	}
+	e.mu.Unlock()
+	sortByUse(list)
+	for _, s := range list {
+		limit := e.o.IdleAfter
+		if over > 0 {
+			limit = 0
+		}
+		if s.closeIfIdle(e.ctx, now, limit) {
+			over--
+		}
+	}
+}
+
+// begin starts work that Close waits for; false after Close.
+func (e *Engine) begin(work func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.work.Go(work)
+	}
+	return !e.closed
+}
+
+// Close ends the engine: journals are drained, the index written, the lock
+// given back. Streams must have been closed before. It may be called twice.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	list := make([]*session, 0, len(e.sessions))
+	for _, s := range e.sessions {
+		list = append(list, s)
+	}
+	e.mu.Unlock()
+	var errs []error
+	e.stop()
+	if e.watcher != nil {
+		errs = append(errs, e.watcher.Close())
+	}
+	e.work.Wait()
+	for _, s := range list {
+		errs = append(errs, s.close(ctx))
+	}
+	if e.behind != nil {
+		e.behind.flush(ctx)
+	}
+	if e.index != nil {
+		errs = append(errs, e.index.Close(ctx))
+	}
+	if e.cache != nil {
+		e.cache.Close()
+	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func newGenerationID() (g wire.Generation) {
+	_, _ = rand.Read(g[:]) // never fails
+	return g
+}

@@ -1,0 +1,321 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sessiond/chunks"
+	"sessiond/engine/follow"
+	"sessiond/engine/vfs"
+	"sessiond/replay"
+	"sessiond/replay/dialect"
+	"sessiond/replay/stamp"
+	"sessiond/wire"
+)
+
+// generation is one incarnation of a file's history.
+type generation struct {
+	// Set at construction.
+	id       wire.Generation
+	file     vfs.File
+	replay   *replay.Replay
+	headSum  uint64 // xxh64 of the first headBytes bytes
+	headSize int64
+	reason   string // why it took the place of another, "" for the first
+	oldBytes int64  // of the one before
+
+	refs atomic.Int32
+
+	stating sync.Mutex  // held while the state is read
+	state   *wire.State // at stateAt, nil before; guarded by stating
+	stateAt stamp.Point // guarded by stating
+
+	mu     sync.Mutex
+	stamp  stamp.Stamp // of the content read; guarded by mu
+	readAt time.Time   // when it was read; guarded by mu
+	logs   map[logKey]*viewLog
+}
+
+type logKey struct {
+	view     wire.View
+	encoding string
+}
+
+// viewLog is the chunk log of a view, with what its packing finds out.
+type viewLog struct {
+	*chunks.Log
+	mu    sync.Mutex
+	rules string        // rules revision that it was packed by; guarded by mu
+	seq   uint64        // head up to which cuts were applied; guarded by mu
+	cuts  int           // how many were; guarded by mu
+	pairs dialect.Pairs // calls of the first fed slots; guarded by mu
+	fed   int           // guarded by mu
+}
+
+// headBytes is how much of a file's beginning is compared at every growth.
+const headBytes = 4 << 10
+
+func (g *generation) retain() *generation {
+	g.refs.Add(1)
+	return g
+}
+
+// release gives up one use; the last closes the file.
+func (g *generation) release() {
+	if g.refs.Add(-1) == 0 {
+		_ = g.file.Close() // read only
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, l := range g.logs {
+			l.Close()
+		}
+	}
+}
+
+func (g *generation) known() (stamp.Stamp, time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stamp, g.readAt
+}
+
+func (g *generation) setKnown(st stamp.Stamp, readAt time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stamp, g.readAt = st, readAt
+}
+
+// stateNow returns the turn state at the head, not to be modified. It is read
+// once for a head, however many clients are told of it: what it is read from
+// may be large.
+func (g *generation) stateNow(w *dialect.Window) (*wire.State, error) {
+	g.stating.Lock()
+	defer g.stating.Unlock()
+	head := g.replay.Head()
+	if g.state != nil && g.stateAt == head {
+		return g.state, nil
+	}
+	state, err := stateOf(g.replay, w)
+	if err == nil && g.replay.Head() == head {
+		g.state, g.stateAt = state, head
+	}
+	return state, err
+}
+
+// cursor turns a point into a cursor of this generation.
+func (g *generation) cursor(p stamp.Point) wire.Cursor {
+	return wire.Cursor{
+		Generation: g.id, Sequence: wire.Sequence(p.Sequence), Offset: p.Offset, Digest: wire.Digest(p.Digest),
+	}
+}
+
+func pointOf(c wire.Cursor) stamp.Point {
+	if c.Offset == 0 { // the start of every file, whatever digest it was given
+		return stamp.Start
+	}
+	return stamp.Point{Sequence: uint64(c.Sequence), Offset: c.Offset, Digest: uint64(c.Digest)}
+}
+
+// openTries bounds how often a file that changes while it is read is read
+// again.
+const openTries = 3
+
+// openGeneration opens and replays the file as it is now. Called with the
+// token.
+func (s *session) openGeneration(ctx context.Context) (*generation, error) {
+	var last error
+	for range openTries {
+		g, err := s.tryOpen(ctx)
+		if err == nil || !errors.Is(err, errChanged) {
+			return g, err
+		}
+		last = err
+	}
+	return nil, wire.Errorf(wire.CodeUnstable, "session %s changes while it is read: %v", s.key, last)
+}
+
+var errChanged = errors.New("engine: file changed while it was read")
+
+// openRead opens the file, unless a link has led out of the root.
+func (s *session) openRead() (vfs.File, error) {
+	r, _, _ := s.e.rootOf(s.path)
+	real, err := s.e.o.FS.Resolve(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if !isBelow(real, s.e.resolveRoot(r.Path)) {
+		return nil, fmt.Errorf("%w: %s", follow.ErrOutside, real)
+	}
+	return s.e.o.FS.OpenRead(s.path)
+}
+
+func (s *session) tryOpen(ctx context.Context) (g *generation, err error) {
+	f, err := s.openRead()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // read only; the error that counts is there
+		}
+	}()
+	info, err := f.Info()
+	if err != nil {
+		return nil, err
+	}
+	size := s.readable(info.Stamp.Size)
+	r, readAt, err := s.load(ctx, f, info.Stamp, size)
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.Info()
+	if err != nil {
+		return nil, err
+	}
+	if after.Stamp.Size < size {
+		return nil, fmt.Errorf("%w: %d bytes, then %d", errChanged, size, after.Stamp.Size)
+	}
+	g = &generation{file: f, replay: r, stamp: info.Stamp, readAt: readAt, logs: map[logKey]*viewLog{}}
+	g.refs.Store(1)
+	if err := g.sumHead(); err != nil {
+		return nil, err
+	}
+	g.id = s.e.generationOf(ctx, s.key, r, f)
+	s.e.setInfo(s, info)
+	return g, nil
+}
+
+// readable is how far readers may look: of a file with a journal up to its
+// durable head, of another to its end.
+func (s *session) readable(size int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journal != nil {
+		return s.journal.Head().Offset
+	}
+	return size
+}
+
+// load gets the replay of the file from the cache or builds it.
+func (s *session) load(ctx context.Context, f vfs.File, st stamp.Stamp, size int64) (*replay.Replay, time.Time, error) {
+	readAt := s.e.o.Now()
+	r, err := s.e.cache.Load(ctx, s.key, st, func(ctx context.Context) (*replay.Replay, time.Time, error) {
+		r, err := replay.Build(ctx, f, size, s.e.replayOptions())
+		return r, readAt, err
+	})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %w", errChanged, err)
+	}
+	if err != nil {
+		return nil, readAt, err
+	}
+	// A cached replay may end before what may be read by now.
+	if err := r.Extend(ctx, f, size); err != nil {
+		return nil, readAt, err
+	}
+	return r, readAt, nil
+}
+
+func (e *Engine) replayOptions() replay.Options {
+	return replay.Options{RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters}
+}
+
+// sumHead remembers the beginning of the file.
+func (g *generation) sumHead() error {
+	g.headSize = min(headBytes, g.replay.Head().Offset)
+	sum, err := sumRange(g.file, g.headSize)
+	g.headSum = sum
+	return err
+}
+
+func sumRange(f io.ReaderAt, n int64) (uint64, error) {
+	buf := make([]byte, n)
+	if got, err := f.ReadAt(buf, 0); int64(got) < n {
+		return 0, fmt.Errorf("%w: %d of %d bytes: %w", errChanged, got, n, err)
+	}
+	return xxhash.Sum64(buf), nil
+}
+
+// log returns the chunk log of a view.
+func (g *generation) log(o Options, budget *chunks.Budget, key logKey) *viewLog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.logs[key]
+	if l == nil {
+		l = newViewLog(chunks.Options{Target: o.ChunkBytes, MemoryBytes: o.ChunkMemoryBytes, Budget: budget})
+		g.logs[key] = l
+	}
+	return l
+}
+
+func newViewLog(o chunks.Options) *viewLog { return &viewLog{Log: chunks.NewLog(o)} }
+
+// begin begins a snapshot of a message view after it has applied to the log
+// the cuts since it was used last. It is false where the view was cut since
+// the snapshot's own cut: the log is of another history then.
+func (l *viewLog) begin(p *messagePacker, rules string) (*chunks.Snapshot, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := p.replay.Delta(p.view, l.seq)
+	keep := d.Cut.Keep
+	if l.rules != rules {
+		keep, l.rules = 0, rules
+	}
+	l.seq = d.Head.Sequence
+	if keep < dialect.All {
+		l.CutBack(keep)
+		l.cuts++
+		if keep < l.fed {
+			l.pairs, l.fed = dialect.Pairs{}, 0
+		}
+	}
+	if p.replay.Delta(p.view, p.cut.Sequence).Cut.Keep < dialect.All {
+		return nil, false
+	}
+	p.log, p.logCuts = l, l.cuts
+	return l.Snapshot(p), true
+}
+
+// feed lets the log pair calls and results while messages are at hand: a
+// packer that began at from gives it those that matter, in order.
+func (l *viewLog) feed(cuts, from, slot int, sequence uint64, message []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts == l.cuts && from <= l.fed && slot >= l.fed {
+		l.pairs.Add(sequence, message)
+		l.fed = slot + 1
+	}
+}
+
+// fedUpTo says that a packer that began at from has given all before next.
+func (l *viewLog) fedUpTo(cuts, from, next int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts == l.cuts && from <= l.fed {
+		l.fed = max(l.fed, next)
+	}
+}
+
+// unanswered lists the calls without a result, if exactly so many slots were
+// fed.
+func (l *viewLog) unanswered(cuts, slots int) ([]dialect.Unanswered, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts != l.cuts || l.fed != slots {
+		return nil, false
+	}
+	return l.pairs.List(), true
+}
+
+func viewOf(v wire.View) dialect.View {
+	if v == wire.ViewContext {
+		return dialect.Context
+	}
+	return dialect.Transcript
+}

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"sessiond/kv"
+	"sessiond/replay"
+	"sessiond/replay/dialect"
+	"sessiond/wire"
+)
+
+// openIndex opens the index. Nothing that is wrong with it stops the daemon,
+// but for another process that holds it.
+func (e *Engine) openIndex(ctx context.Context) error {
+	log := e.o.Logger
+	index, err := kv.Open(ctx, filepath.Join(e.o.StateDir, "index.db"), kv.Options{
+		Now: e.o.Now,
+		Listener: kv.Listener{
+			SetAside: func(a kv.SetAside) {
+				log.Error("index set aside and begun anew; sessions are not touched", "path", a.Path, "aside", a.Aside, "cause", a.Cause)
+			},
+			Migrated:  func(path string, from, to int) { log.Info("index migrated", "path", path, "from", from, "to", to) },
+			Degraded:  func(err error) { log.Error("index is not available; sessions are served without it", "error", err) },
+			Recovered: func() { log.Info("index is available again") },
+			BadValue: func(bucket, key string, err error) {
+				log.Warn("index value dropped", "bucket", bucket, "key", key, "error", err)
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("engine: index: %w", err)
+	}
+	e.index = index
+	e.behind = &behind{index: index, dirty: map[string]change{}, kick: make(chan struct{}, 1)}
+	o := e.o // roots are still to be resolved in it
+	e.work.Go(func() { e.behind.run(e.ctx, o) })
+	return nil
+}
+
+// behindDelay is how late the index may be.
+const behindDelay = time.Second
+
+// behind writes the index, at most behindDelay after a change; of several
+// changes of one session the last counts.
+type behind struct {
+	index *kv.Index
+	kick  chan struct{}
+
+	mu    sync.Mutex
+	dirty map[string]change // guarded by mu
+}
+
+// change is what is due for one session; done is called once, whether it was
+// written or overtaken.
+type change struct {
+	write func(*kv.Batch)
+	done  func()
+}
+
+func (b *behind) put(key string, c change) {
+	b.mu.Lock()
+	old, overtaken := b.dirty[key]
+	b.dirty[key] = c
+	b.mu.Unlock()
+	if overtaken {
+		old.done()
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (b *behind) run(ctx context.Context, o Options) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.kick:
+		}
+		pause := time.NewTimer(behindDelay)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		b.flush(context.WithoutCancel(ctx)) // what was taken is not to be lost at the end
+	}
+}
+
+// flush writes what is due. A failure is kv's to report and to get over: all
+// of it can be computed again.
+func (b *behind) flush(ctx context.Context) {
+	b.mu.Lock()
+	dirty := b.dirty
+	b.dirty = map[string]change{}
+	b.mu.Unlock()
+	if len(dirty) == 0 {
+		return
+	}
+	var batch kv.Batch
+	for _, c := range dirty {
+		c.write(&batch)
+		c.done()
+	}
+	_ = b.index.Put(ctx, &batch)
+}
+
+// remember gives what is known of a generation, when it is written, to the
+// index.
+func (s *session) remember(g *generation) {
+	g.retain()
+	s.e.behind.put(s.key, change{done: g.release, write: func(b *kv.Batch) { s.knowledge(g)(b) }})
+}
+
+// rememberNow is remember for a generation that is about to be closed.
+func (s *session) rememberNow(g *generation) {
+	s.e.behind.put(s.key, change{done: func() {}, write: s.knowledge(g)})
+}
+
+// knowledge reads what the index is to hold. The stamp is read first: what
+// comes later is at least as new, so a file that has this stamp has no other.
+func (s *session) knowledge(g *generation) func(*kv.Batch) {
+	st, readAt := g.known()
+	head := g.replay.Head()
+	name, rules := g.replay.Dialect()
+	signature := kv.Signature{
+		Stamp: st, ReadAt: readAt, BootID: s.e.bootID, Head: head,
+		Generation: g.id, Dialect: name, Rules: rules,
+	}
+	listing, checkpoints := listingOf(g), g.replay.Checkpoints()
+	s.setLabel(listing.ID)
+	return func(b *kv.Batch) {
+		b.PutSignature(s.key, signature)
+		b.PutListing(s.key, listing)
+		b.PutCheckpoints(s.key, checkpoints)
+	}
+}
+
+// forgotten removes a session from the index.
+func (s *session) forgotten() {
+	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) { b.Delete(s.key) }})
+}
+
+// generationOf returns the name of a file's history: that of the index when
+// the file still holds what the index saw, else a new one.
+func (e *Engine) generationOf(ctx context.Context, key string, r *replay.Replay, src io.ReaderAt) wire.Generation {
+	sig, ok := e.index.Signature(ctx, key)
+	if ok && !sig.Generation.IsZero() && sig.Head.Offset <= r.Head().Offset {
+		if sig.Head.Offset == 0 {
+			return sig.Generation
+		}
+		if _, err := r.Verify(src, sig.Head); err == nil {
+			return sig.Generation
+		}
+	}
+	return newGenerationID()
+}
+
+// listingOf derives the listing fields from a replay. What cannot be read is
+// left out.
+func listingOf(g *generation) kv.Listing {
+	w := windows.Get().(*dialect.Window)
+	defer windows.Put(w)
+	w.Reset(g.file)
+	counts := g.replay.Counts()
+	diagnostics, _ := g.replay.Diagnostics()
+	n := len(diagnostics)
+	l := kv.Listing{RecordCount: &counts.Records, DiagnosticsCount: &n}
+	in, ok, err := g.replay.Info(w)
+	if err != nil || !ok {
+		return l
+	}
+	if len(in.ID) <= wire.SessionIDMax {
+		l.ID = in.ID
+	}
+	l.Title, l.CWD = optional(in.Title), optional(in.CWD)
+	l.MessageCount = &in.Messages[dialect.Transcript]
+	l.Created, l.Modified = timeText(in.Created), timeText(in.Modified)
+	if st, err := g.stateNow(w); err == nil {
+		l.State = st
+	}
+	return l
+}
+
+// leafBytesMax is the longest id of a leaf that is told.
+const leafBytesMax = 1 << 10
+
+func leafOf(id string) *string {
+	if len(id) > leafBytesMax {
+		return nil
+	}
+	return optional(id)
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func timeText(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format(time.RFC3339Nano)
+	return &s
+}
+
+// stateIDBytesMax bounds the ids in a state: it is part of frames that are
+// bounded themselves.
+const stateIDBytesMax = 8 << 10
+
+// within returns the ids at the front that have so many bytes together.
+func within(ids []string, bytes int) []string {
+	for i, id := range ids {
+		if bytes -= len(id) + 1; bytes < 0 {
+			return ids[:i]
+		}
+	}
+	return ids
+}
+
+// stateOf returns the turn state at the head in its form on the wire.
+func stateOf(r *replay.Replay, w *dialect.Window) (*wire.State, error) {
+	st, err := r.State(w)
+	if err != nil {
+		return nil, err
+	}
+	list := func(s []string) []string {
+		if s == nil {
+			return []string{}
+		}
+		return s
+	}
+	settings := st.Settings
+	if len(settings) == 0 {
+		settings = []byte("{}")
+	}
+	return &wire.State{
+		Turn: st.Turn, OpenCalls: list(within(st.OpenCalls, stateIDBytesMax)), PendingRequests: list(st.PendingRequests),
+		Queued: list(st.Queued), Settings: settings,
+	}, nil
+}
+
+// listing returns the listing fields, live where the session is open, else
+// from the index if the file is as it was then.
+func (s *session) listing() (kv.Listing, bool) {
+	s.mu.Lock()
+	g, st := s.gen, s.info.Stamp
+	if g != nil {
+		g.retain()
+	}
+	s.mu.Unlock()
+	if g != nil {
+		defer g.release()
+		return listingOf(g), true
+	}
+	sig, ok := s.e.index.Signature(s.e.ctx, s.key)
+	if !ok || sig.Stamp != st {
+		return kv.Listing{}, false
+	}
+	return s.e.index.Listing(s.e.ctx, s.key)
+}
+
+// activity returns when each session that the index knows was last active, by
+// its records.
+func (e *Engine) activity(ctx context.Context) map[string]time.Time {
+	out := map[string]time.Time{}
+	e.mu.Lock()
+	keys := make([]string, 0, len(e.sessions))
+	for key := range e.sessions {
+		keys = append(keys, key)
+	}
+	e.mu.Unlock()
+	limit := e.o.Now().Add(24 * time.Hour) // later is no plausible time
+	for _, key := range keys {
+		l, ok := e.index.Listing(ctx, key)
+		if !ok || l.Modified == nil {
+			continue
+		}
+		if t, err := time.Parse(time.RFC3339Nano, *l.Modified); err == nil && t.Before(limit) {
+			out[key] = t
+		}
+	}
+	return out
+}

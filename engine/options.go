@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sessiond/engine/vfs"
+	"sessiond/wire"
+)
+
+// OwnedRoot is the name of the root that holds the owned sessions.
+const OwnedRoot = "owned"
+
+// Root is a folder whose session files are followed, under a label.
+type Root struct {
+	Name string
+	Path string // absolute
+}
+
+// Options of an engine. Zero values are the defaults.
+type Options struct {
+	StateDir    string // required: lock, index, torn tails
+	SessionsDir string // owned sessions; "": StateDir/sessions
+	Roots       []Root
+
+	FS     vfs.FS
+	Now    func() time.Time
+	Logger *slog.Logger
+
+	Version    string
+	SocketPath string // for the text of the lock file
+
+	ReplayCacheBytes int64 // replays of sessions that nobody is attached to; 0: none
+	RecordBytesMax   int64 // longer records are shown by a marker; 0: 64 MiB
+	ChunkBytes       int   // packing target; 0: 512 KiB
+	ChunkMemoryBytes int64 // packed chunks held for a view; 0: 4 MiB
+	ChunkTotalBytes  int64 // and for all views together; 0: 16 MiB
+	OpenMax          int   // generations open at once; 0: 256
+	IdleAfter        time.Duration
+	Polling          bool // follow by looking, without events
+}
+
+// DefaultReplayCacheBytes is what serve gives the replay cache.
+const DefaultReplayCacheBytes = 32 << 20
+
+func (o Options) withDefaults() Options {
+	if o.SessionsDir == "" {
+		o.SessionsDir = filepath.Join(o.StateDir, "sessions")
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.ChunkBytes == 0 {
+		o.ChunkBytes = wire.ChunkBytes
+	}
+	if o.ChunkMemoryBytes == 0 {
+		o.ChunkMemoryBytes = 4 << 20
+	}
+	if o.ChunkTotalBytes == 0 {
+		o.ChunkTotalBytes = 16 << 20
+	}
+	if o.OpenMax == 0 {
+		o.OpenMax = 256
+	}
+	if o.IdleAfter == 0 {
+		o.IdleAfter = 30 * time.Second
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	if !filepath.IsAbs(o.StateDir) || !filepath.IsAbs(o.SessionsDir) {
+		return fmt.Errorf("engine: state folder %q and sessions folder %q must be absolute", o.StateDir, o.SessionsDir)
+	}
+	if o.ChunkBytes < 1<<10 || o.ChunkBytes > wire.InlineBytes {
+		return fmt.Errorf("engine: chunk target of %d bytes, want 1024 to %d", o.ChunkBytes, wire.InlineBytes)
+	}
+	seen := map[string]bool{OwnedRoot: true}
+	for _, r := range o.Roots {
+		switch {
+		case !validRootName(r.Name):
+			return fmt.Errorf("engine: root name %q: want letters, digits, '-', '_' or '.'", r.Name)
+		case seen[r.Name]:
+			return fmt.Errorf("engine: root name %q is taken; each root needs its own", r.Name)
+		case !filepath.IsAbs(r.Path):
+			return fmt.Errorf("engine: root %s: path %q must be absolute", r.Name, r.Path)
+		}
+		seen[r.Name] = true
+	}
+	return nil
+}
+
+const idChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+func validRootName(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, idChars) == ""
+}
+
+// validID reports whether an id may name an owned session: it becomes a file
+// name.
+func validID(id string) bool {
+	return id != "" && len(id) <= wire.SessionIDMax && strings.Trim(id, idChars) == "" &&
+		!strings.ContainsRune("._-", rune(id[0]))
+}
+
+var (
+	// ErrLocked: another daemon holds the state folder.
+	ErrLocked = errors.New("engine: state folder is in use")
+	// ErrStateDir: the state folder is not this user's own.
+	ErrStateDir = errors.New("engine: state folder is not safe")
+)

@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sessiond/chunks"
+	"sessiond/replay"
+	"sessiond/replay/dialect"
+	"sessiond/replay/stamp"
+	"sessiond/wire"
+)
+
+// snapshotView is a view at a cut. It stays as it is while the session grows.
+type snapshotView struct {
+	cut    stamp.Point
+	replay *replay.Replay
+	slots  []dialect.Slot
+	replay.Bodies
+	amended     []amendedBody
+	diagnostics int
+}
+
+// amendedBody is the message of a slot as of the cut.
+type amendedBody struct {
+	index int
+	slot  dialect.Slot
+	body  dialect.Body
+}
+
+// snapshot is one being sent.
+type snapshot struct {
+	snapshotView
+	id      wire.SnapshotID
+	digest  *stamp.Digest // at the cut
+	purpose string
+	reason  string
+	from    *generation // of a replacement: for its old size
+	chunks  *chunks.Snapshot
+	source  packer
+	begun   bool
+	index   int // of the next chunk
+	first   int
+	amend   int // amendments sent
+	sum     *xxhash.Digest
+	packed  bool
+}
+
+// packer is a source of chunks over a file.
+type packer interface {
+	chunks.Source
+	reset(src io.ReaderAt)
+}
+
+// startSnapshot begins a snapshot at the head.
+func (st *stream) startSnapshot(purpose, reason string, from *generation) error {
+	r := st.g.replay
+	var v snapshotView
+	head, d := r.HeadDigest()
+	if st.view == wire.ViewRecords {
+		diagnostics, _ := r.Diagnostics()
+		v = snapshotView{cut: head, replay: r, diagnostics: len(diagnostics)}
+	} else {
+		v = st.viewOfReplay(r)
+		if v.cut != head { // it grew in between
+			var err error
+			if d, err = r.Verify(st.g.file, v.cut); err != nil {
+				return err
+			}
+		}
+	}
+	st.useSnapshot(v, d, purpose, reason, from)
+	return nil
+}
+
+// viewOfReplay captures a message view at the head, with the amendments as
+// they are now.
+func (st *stream) viewOfReplay(r *replay.Replay) snapshotView {
+	v := viewOf(st.view)
+	view := r.View(v)
+	out := snapshotView{cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics}
+	for _, a := range view.Amendments {
+		slot := view.Slots[a.Index]
+		out.amended = append(out.amended, amendedBody{a.Index, slot, view.Body(slot, true)})
+	}
+	return out
+}
+
+func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) {
+	target := st.e.o.ChunkBytes
+	st.pass, st.reader, st.split = nil, nil, 0
+	st.tail, st.doubt = tailSeen{}, doubt{}
+	sn := &snapshot{
+		snapshotView: v, id: snapshotID(st.rules, st.view, target, v.cut), digest: d,
+		purpose: purpose, reason: reason, from: from, sum: xxhash.New(),
+	}
+	st.snap = sn
+	if st.raw {
+		st.at, st.digest = stamp.Start, stamp.NewDigest()
+		return
+	}
+	log := st.g.log(st.e.o, st.e.budget, logKey{st.view, wire.EncodingJSON})
+	if st.view == wire.ViewRecords {
+		sn.source = &recordPacker{src: st.g.file, cut: v.cut}
+		sn.chunks = log.Snapshot(sn.source)
+		return
+	}
+	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: st.g.file}
+	sn.source = p
+	shared := v.replay == st.g.replay
+	if shared {
+		sn.chunks, shared = log.begin(p, st.rules)
+	}
+	if !shared { // a log of its own, which holds nothing
+		p.log = newViewLog(chunks.Options{Target: target, Budget: st.e.budget})
+		sn.chunks = p.log.Snapshot(p)
+	}
+}
+
+// nextOfSnapshot makes the next frame of the snapshot.
+func (st *stream) nextOfSnapshot() (wire.Frame, bool, error) {
+	sn := st.snap
+	switch {
+	case !sn.begun:
+		return st.snapshotBegin()
+	case st.raw && st.at.Offset < sn.cut.Offset:
+		return st.bodyFrame(sn.cut.Offset, false)
+	case !st.raw && !sn.packed:
+		c, ok, err := sn.chunks.Chunk(st.ctx, sn.index)
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
+		if ok {
+			return st.chunkFrame(c)
+		}
+		sn.packed = true
+	}
+	if sn.amend < len(sn.amended) {
+		return st.amendFrame()
+	}
+	return st.snapshotEnd()
+}
+
+func (st *stream) snapshotBegin() (wire.Frame, bool, error) {
+	sn := st.snap
+	sn.begun = true
+	state, err := st.stateNow()
+	if err != nil {
+		return wire.Frame{}, false, err
+	}
+	b := wire.SnapshotBegin{
+		Type: wire.TypeSnapshotBegin, Attachment: st.attachment, ActiveSessionID: st.id, SnapshotID: sn.id,
+		View: st.view, Generation: st.g.id, RulesRevision: st.rules, Cut: st.g.cursor(sn.cut),
+		TargetChunkBytes: st.e.o.ChunkBytes, FirstIndex: sn.first, Purpose: sn.purpose, Reason: optional(sn.reason),
+		DiagnosticsCount: sn.diagnostics, State: state,
+	}
+	count := len(sn.slots)
+	if st.view == wire.ViewRecords {
+		count = int(sn.cut.Sequence)
+	}
+	b.MessageCount = &count
+	if sn.from != nil {
+		b.OldBytes, b.NewBytes = &sn.from.oldBytes, &sn.cut.Offset
+	}
+	f, err := line(b)
+	return f, err == nil, err
+}
+
+func (st *stream) chunkFrame(c chunks.Chunk) (wire.Frame, bool, error) {
+	sn := st.snap
+	f, err := open(wire.SnapshotChunk{
+		Type: wire.TypeSnapshotChunk, Attachment: st.attachment, ActiveSessionID: st.id,
+		SnapshotID: sn.id, Index: sn.index, Digest: c.Digest,
+	}, c.Body)
+	sn.index++
+	return f, err == nil, err
+}
+
+// amendFrame sends amendments up to the target size, at least one.
+func (st *stream) amendFrame() (wire.Frame, bool, error) {
+	sn := st.snap
+	list := []byte(`"amendments":[`)
+	for first := true; sn.amend < len(sn.amended); first = false {
+		a := sn.amended[sn.amend]
+		at := len(list)
+		if !first {
+			list = append(list, ',')
+		}
+		one := len(list)
+		var err error
+		if list, err = st.appendAmendment(list, a.index, a.slot, a.body); err != nil {
+			return wire.Frame{}, false, err
+		}
+		if !first && len(list) > st.e.o.ChunkBytes {
+			list = list[:at]
+			break
+		}
+		_, _ = sn.sum.Write(list[one:]) // never fails
+		sn.amend++
+	}
+	f, err := open(wire.SnapshotAmend{
+		Type: wire.TypeSnapshotAmend, Attachment: st.attachment, SnapshotID: sn.id,
+	}, append(list, ']'))
+	return f, err == nil, err
+}
+
+// appendAmendment appends {"index":n,"message":m}.
+func (st *stream) appendAmendment(dst []byte, index int, slot dialect.Slot, b dialect.Body) ([]byte, error) {
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	dst = append(dst, `,"message":`...)
+	dst, err := appendMessage(dst, slot, b, st.window)
+	return append(dst, '}'), err
+}
+
+// unansweredBytesMax bounds the list of calls without a result: it is part of
+// a frame.
+const unansweredBytesMax = 128 << 10
+
+func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
+	sn := st.snap
+	end := wire.SnapshotEnd{
+		Type: wire.TypeSnapshotEnd, Attachment: st.attachment, ActiveSessionID: st.id, SnapshotID: sn.id,
+		Cut: st.g.cursor(sn.cut), AmendmentCount: len(sn.amended), AmendmentsDigest: wire.Digest(sn.sum.Sum64()),
+		Unanswered: []wire.Unanswered{},
+	}
+	if st.raw {
+		if st.at != sn.cut {
+			return wire.Frame{}, false, fmt.Errorf("engine: %w: digest %016x at the cut, want %016x", stamp.ErrMismatch, st.at.Digest, sn.cut.Digest)
+		}
+		end.MessageCount, end.Digest = int(sn.cut.Sequence), wire.Digest(sn.cut.Digest)
+	} else {
+		t, err := sn.chunks.Totals(st.ctx)
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
+		end.ChunkCount, end.MessageCount, end.Digest = t.Chunks, t.Messages, t.Digest
+	}
+	if p, ok := sn.source.(*messagePacker); ok {
+		list, err := p.unanswered(st.ctx)
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
+		room := unansweredBytesMax
+		for _, u := range list {
+			if room -= len(u.CallID) + 40; room < 0 {
+				break
+			}
+			end.Unanswered = append(end.Unanswered, wire.Unanswered{Sequence: wire.Sequence(u.Sequence), CallID: u.CallID})
+		}
+	}
+	state, err := st.stateNow()
+	if err != nil {
+		return wire.Frame{}, false, err
+	}
+	end.State = state
+	f, err := line(end)
+	if err != nil {
+		return wire.Frame{}, false, err
+	}
+	st.tailFrom(sn.cut, sn.digest, len(sn.slots), sn.cut)
+	st.failures = 0
+	live, _, err := st.liveFrame() // at the cut, whatever has come since
+	st.queue = append(st.queue, live)
+	return f, err == nil, err
+}
+
+func (st *stream) snapshotFailed(e *wire.Error) (wire.Frame, error) {
+	return line(wire.SnapshotFailed{
+		Type: wire.TypeSnapshotFailed, Attachment: st.attachment, ActiveSessionID: st.id,
+		SnapshotID: st.snap.id, Error: e, ErrorMessage: e.Message,
+	})
+}
