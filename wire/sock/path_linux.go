@@ -1,0 +1,4 @@
+package sock
+
+// PathBytesMax is the longest socket path: sun_path less its final NUL.
+const PathBytesMax = 107
