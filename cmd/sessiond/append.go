@@ -64,7 +64,6 @@ func newAppendCommand(root *rootOptions) *cobra.Command {
 // appendRun is one append under way.
 type appendRun struct {
 	printer  *printer
-	jsonl    bool
 	appender *client.Appender
 	added    int
 	there    int // already
@@ -72,7 +71,7 @@ type appendRun struct {
 }
 
 func runAppend(cmd *cobra.Command, o *appendOptions, session string) error {
-	format, err := o.format(cmd, formatText, formatJSONL)
+	p, err := o.printer(cmd, formatText, formatJSONL)
 	if err != nil {
 		return err
 	}
@@ -89,10 +88,7 @@ func runAppend(cmd *cobra.Command, o *appendOptions, session string) error {
 			}
 		}
 	}
-	r := &appendRun{jsonl: format == formatJSONL}
-	if r.printer, err = o.printer(cmd, format); err != nil {
-		return err
-	}
+	r := &appendRun{printer: p}
 	announce(cmd, opt, o.reconnectFor)
 	ctx := cmd.Context()
 	input := readLines(cmd.InOrStdin())
@@ -110,7 +106,7 @@ func runAppend(cmd *cobra.Command, o *appendOptions, session string) error {
 			err = r.run(ctx, input, lines)
 		}
 	}
-	if !r.jsonl && r.added+r.there > 0 {
+	if r.printer.format == formatText && r.added+r.there > 0 {
 		r.printer.linef("%d added, %d there already; head %s", r.added, r.there, r.head.String())
 	}
 	err = errors.Join(err, r.printer.Flush())
@@ -218,7 +214,7 @@ func (r *appendRun) acked(lines []inputLine, acks []wire.Ack) error {
 		} else {
 			r.added++
 		}
-		if !r.jsonl {
+		if r.printer.format == formatText {
 			continue
 		}
 		if err := r.printer.json(struct {

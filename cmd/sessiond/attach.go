@@ -143,11 +143,11 @@ func runAttach(cmd *cobra.Command, o *attachOptions, session string) (err error)
 // plan makes the options of the attachment of the flags.
 func (o *attachOptions) plan(r *attachRun, session string) error {
 	cmd := r.cmd
-	format, err := o.format(cmd, formatText, formatJSONL, formatRaw)
-	if err != nil {
+	var err error
+	if r.printer, err = o.printer(cmd, formatText, formatJSONL, formatRaw); err != nil {
 		return err
 	}
-	raw := format == formatRaw || o.mirror != ""
+	raw := r.printer.format == formatRaw || o.mirror != ""
 	view := wire.View(o.view)
 	if view == "" && raw {
 		view = wire.ViewRecords
@@ -195,16 +195,13 @@ func (o *attachOptions) plan(r *attachRun, session string) error {
 			return err
 		}
 	}
-	return o.sink(r, format)
+	o.sink(r)
+	return nil
 }
 
 // sink chooses how items are shown.
-func (o *attachOptions) sink(r *attachRun, format string) error {
-	var err error
-	if r.printer, err = o.printer(r.cmd, format); err != nil {
-		return err
-	}
-	switch format {
+func (o *attachOptions) sink(r *attachRun) {
+	switch r.printer.format {
 	case formatRaw:
 		r.show = func(item client.Item) error {
 			if rec, ok := item.(*client.Records); ok {
@@ -226,7 +223,6 @@ func (o *attachOptions) sink(r *attachRun, format string) error {
 		}
 		r.show = r.text.item
 	}
-	return nil
 }
 
 // follow shows items until the attachment is over.

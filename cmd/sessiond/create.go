@@ -36,11 +36,7 @@ an ID the daemon chooses one.
 }
 
 func runCreate(cmd *cobra.Command, o *rootOptions, create client.CreateOptions) error {
-	format, err := o.format(cmd, formatText, formatJSON)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
+	p, err := o.printer(cmd, formatText, formatJSON)
 	if err != nil {
 		return err
 	}
@@ -57,7 +53,7 @@ func runCreate(cmd *cobra.Command, o *rootOptions, create client.CreateOptions) 
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
+	if p.format == formatJSON {
 		if err := p.json(made); err != nil {
 			return err
 		}

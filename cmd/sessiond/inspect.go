@@ -68,6 +68,16 @@ func (o *inspectOptions) report(cmd *cobra.Command) (report.Options, error) {
 	return report.Options{RecordBytesMax: o.recordBytesMax, Now: time.Now(), Cursor: offlineCursor}, nil
 }
 
+// begin returns how a form of inspect prints and reads.
+func (o *inspectOptions) begin(cmd *cobra.Command, formats ...string) (*printer, report.Options, error) {
+	p, err := o.printer(cmd, formats...)
+	if err != nil {
+		return nil, report.Options{}, err
+	}
+	opt, err := o.report(cmd)
+	return p, opt, err
+}
+
 // offlineCursor is the cursor of a place without the generation, which only a
 // daemon knows; the digest proves the place all the same.
 func offlineCursor(p stamp.Point) string {
@@ -124,15 +134,7 @@ func explainOpen(path string, err error) error {
 }
 
 func runSummary(cmd *cobra.Command, o *inspectOptions, path string) error {
-	format, err := o.format(cmd, formatText, formatJSON, formatJSONL)
-	if err != nil {
-		return err
-	}
-	opt, err := o.report(cmd)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
+	p, opt, err := o.begin(cmd, formatText, formatJSON, formatJSONL)
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func runSummary(cmd *cobra.Command, o *inspectOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	if format == formatText {
+	if p.format == formatText {
 		p.summary(s)
 	} else if err := p.json(s); err != nil {
 		return err

@@ -48,19 +48,11 @@ func newInspectCheckCommand(o *inspectOptions) *cobra.Command {
 }
 
 func runCheck(cmd *cobra.Command, o *inspectOptions, failOn map[jsonl.Code]bool, args []string) error {
-	format, err := o.format(cmd, formatText, formatJSON, formatJSONL)
+	p, opt, err := o.begin(cmd, formatText, formatJSON, formatJSONL)
 	if err != nil {
 		return err
 	}
-	opt, err := o.report(cmd)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
-	if err != nil {
-		return err
-	}
-	c := &checking{printer: p, format: format, failOn: failOn, complain: func(err error) {
+	c := &checking{printer: p, failOn: failOn, complain: func(err error) {
 		cmd.PrintErrln(term.Lines("sessiond: " + err.Error()))
 	}}
 	c.begin()

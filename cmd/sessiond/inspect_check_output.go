@@ -15,7 +15,6 @@ import (
 // checking prints the findings of inspect check and counts them.
 type checking struct {
 	*printer
-	format   string
 	failOn   map[jsonl.Code]bool // nil or empty: the health of the files decides
 	complain func(error)
 

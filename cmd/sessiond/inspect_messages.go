@@ -41,15 +41,7 @@ func newMessagesCommand(o *inspectOptions, v dialect.View, short string) *cobra.
 }
 
 func runMessages(cmd *cobra.Command, o *inspectOptions, v dialect.View, path string) error {
-	format, err := o.format(cmd, formatText, formatJSON, formatJSONL)
-	if err != nil {
-		return err
-	}
-	opt, err := o.report(cmd)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
+	p, opt, err := o.begin(cmd, formatText, formatJSON, formatJSONL)
 	if err != nil {
 		return err
 	}
@@ -59,8 +51,8 @@ func runMessages(cmd *cobra.Command, o *inspectOptions, v dialect.View, path str
 	}
 	defer f.Close()
 	show := p.message
-	list := items{p: p, array: format == formatJSON}
-	if format != formatText {
+	list := p.items()
+	if p.format != formatText {
 		show = func(m report.Message) error {
 			list.next()
 			return p.messageJSON(m)

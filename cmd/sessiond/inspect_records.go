@@ -81,15 +81,7 @@ func parseRange(s string) (report.Selection, error) {
 }
 
 func runRecords(cmd *cobra.Command, o *inspectOptions, sel report.Selection, path string) error {
-	format, err := o.format(cmd, formatText, formatJSON, formatJSONL, formatRaw)
-	if err != nil {
-		return err
-	}
-	opt, err := o.report(cmd)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
+	p, opt, err := o.begin(cmd, formatText, formatJSON, formatJSONL, formatRaw)
 	if err != nil {
 		return err
 	}
@@ -98,10 +90,10 @@ func runRecords(cmd *cobra.Command, o *inspectOptions, sel report.Selection, pat
 		return err
 	}
 	defer f.Close()
-	records := recordPrinter{p: p, src: f.Source, list: items{p: p, array: format == formatJSON}}
+	records := recordPrinter{p: p, src: f.Source, list: p.items()}
 	yield := map[string]func(report.Record) error{
 		formatText: records.text, formatJSON: records.json, formatJSONL: records.json, formatRaw: records.raw,
-	}[format]
+	}[p.format]
 	if err := report.EachRecord(cmd.Context(), f.File, sel, opt, yield); err != nil {
 		return err
 	}

@@ -47,15 +47,11 @@ func newLsCommand(o *rootOptions) *cobra.Command {
 }
 
 func runLs(cmd *cobra.Command, o *rootOptions, list client.ListOptions, limit int) error {
-	format, err := o.format(cmd, formatText, formatJSON, formatJSONL)
+	p, err := o.printer(cmd, formatText, formatJSON, formatJSONL)
 	if err != nil {
 		return err
 	}
-	p, err := o.printer(cmd, format)
-	if err != nil {
-		return err
-	}
-	rows := items{p: p, array: format == formatJSON}
+	rows := p.items()
 	err = o.ask(cmd, answerWithin, func(ctx context.Context, c *client.Conn) error {
 		n := 0
 		for s, err := range c.List(ctx, list) {
@@ -63,7 +59,7 @@ func runLs(cmd *cobra.Command, o *rootOptions, list client.ListOptions, limit in
 				return err
 			}
 			n++
-			if format == formatText {
+			if p.format == formatText {
 				p.session(s)
 				continue
 			}

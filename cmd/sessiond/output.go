@@ -29,12 +29,17 @@ const (
 // is what flush returns, so that the lines between need no look at it.
 type printer struct {
 	*bufio.Writer
-	color bool
+	format string
+	color  bool
 }
 
-// printer returns a printer to the command's output in a format that was
-// allowed.
-func (o *rootOptions) printer(cmd *cobra.Command, format string) (*printer, error) {
+// printer returns a printer to the command's output in the format that was
+// asked for, if that is one of those allowed.
+func (o *rootOptions) printer(cmd *cobra.Command, allowed ...string) (*printer, error) {
+	format, err := o.format(cmd, allowed...)
+	if err != nil {
+		return nil, err
+	}
 	out := cmd.OutOrStdout()
 	tty := isTerminal(out)
 	color, err := o.colors(cmd, tty)
@@ -44,7 +49,7 @@ func (o *rootOptions) printer(cmd *cobra.Command, format string) (*printer, erro
 	if tty && (format == formatJSON || format == formatJSONL) {
 		out = &escaper{w: out}
 	}
-	return &printer{bufio.NewWriterSize(out, 64<<10), color && format == formatText}, nil
+	return &printer{bufio.NewWriterSize(out, 64<<10), format, color && format == formatText}, nil
 }
 
 func isTerminal(w io.Writer) bool {
@@ -130,6 +135,9 @@ type items struct {
 	array bool
 	n     int
 }
+
+// items returns the items of the output: an array where the format is JSON.
+func (p *printer) items() items { return items{p: p, array: p.format == formatJSON} }
 
 // next goes to where the next item is printed, without a line break in it.
 func (l *items) next() {

@@ -26,11 +26,7 @@ Exit code 7: no daemon answers.`,
 }
 
 func runStatus(cmd *cobra.Command, o *rootOptions) error {
-	format, err := o.format(cmd, formatText, formatJSON)
-	if err != nil {
-		return err
-	}
-	p, err := o.printer(cmd, format)
+	p, err := o.printer(cmd, formatText, formatJSON)
 	if err != nil {
 		return err
 	}
@@ -42,7 +38,7 @@ func runStatus(cmd *cobra.Command, o *rootOptions) error {
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
+	if p.format == formatJSON {
 		p.Write(raw)
 		return errors.Join(p.WriteByte('\n'), p.Flush())
 	}
