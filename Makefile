@@ -1,8 +1,8 @@
 # Everything needed beside Go and make is in go.mod: the tools are its `tool`
 # directives and are built on first use.
 
-# Wildcards skip folders named testdata; the session generator lives in one.
-PACKAGES = ./... ./testdata/gen/... ./testdata/bench
+# Wildcards skip folders named testdata; what tests and benches share lives in one.
+PACKAGES = ./... ./testdata/gen/... ./testdata/probe ./testdata/bench
 BENCH_PACKAGES = ./replay/jsonl ./replay ./engine/journal ./wire/sock ./wire/client
 
 FUZZTIME  ?= 10s
@@ -39,7 +39,7 @@ race: ## run all tests with the race detector (needs a C compiler)
 lint: fmt-check vet staticcheck ## check form and common mistakes
 
 fmt-check:
-	@bad=$$(go tool gofumpt -l . ./testdata/gen ./testdata/bench) || exit 1; \
+	@bad=$$(go tool gofumpt -l . ./testdata/gen ./testdata/probe ./testdata/bench) || exit 1; \
 	if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
 
 # macOS is built and vetted, not tested.
@@ -51,7 +51,7 @@ staticcheck:
 	go tool staticcheck $(PACKAGES)
 
 fmt: ## format all files
-	go tool gofumpt -w . ./testdata/gen ./testdata/bench
+	go tool gofumpt -w . ./testdata/gen ./testdata/probe ./testdata/bench
 
 # Before Go 1.27 the end of FUZZTIME at times counts as a failure of the target
 # (golang/go#75804); one that counts here says something else.

@@ -1,19 +1,15 @@
 package replay_test
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"sessiond/replay"
 	"sessiond/replay/dialect"
 	"sessiond/testdata/gen"
+	"sessiond/testdata/probe"
 )
 
 const benchFileBytes = 100 << 20
@@ -28,14 +24,17 @@ func BenchmarkBuild_Small(b *testing.B) { benchmarkBuild(b, gen.Small) }
 // the best of each.
 func benchmarkBuild(b *testing.B, profile gen.Profile) {
 	f, size := benchFile(b, profile)
-	probe, built := time.Hour, time.Hour
+	limit, built := time.Hour, time.Hour
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
 		start := time.Now()
-		want := benchProbe(b, f, size)
-		probe = min(probe, time.Since(start))
+		want, err := probe.L(f, size)
+		if err != nil {
+			b.Fatal(err)
+		}
+		limit = min(limit, time.Since(start))
 		b.StartTimer()
 		start = time.Now()
 		r, err := replay.Build(b.Context(), f, size, replay.Options{})
@@ -48,37 +47,7 @@ func benchmarkBuild(b *testing.B, profile gen.Profile) {
 		}
 		b.ReportMetric(float64(r.Counts().Records), "lines")
 	}
-	b.ReportMetric(probe.Seconds()/built.Seconds(), "ratio/L")
-}
-
-// benchProbe is L: pread in 1 MiB, split at LFs, xxhash, an index entry a line.
-func benchProbe(b *testing.B, f *os.File, size int64) uint64 {
-	type place struct{ offset, size, _ int64 } // 24 bytes
-	digest := xxhash.New()
-	buf := make([]byte, 1<<20)
-	index := make([]place, 0, 4096)
-	var start int64
-	for at := int64(0); at < size; {
-		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			b.Fatal(err)
-		}
-		_, _ = digest.Write(buf[:n])
-		for p := 0; ; {
-			i := bytes.IndexByte(buf[p:n], '\n')
-			if i < 0 {
-				break
-			}
-			p += i + 1
-			if len(index) == cap(index) {
-				index = index[:0]
-			}
-			index = append(index, place{offset: start, size: at + int64(p) - start})
-			start = at + int64(p)
-		}
-		at += int64(n)
-	}
-	return digest.Sum64()
+	b.ReportMetric(limit.Seconds()/built.Seconds(), "ratio/L")
 }
 
 func benchFile(b *testing.B, profile gen.Profile) (*os.File, int64) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sessiond/replay/jsonl"
+	"sessiond/testdata/probe"
 )
 
 // piKeys are the keys that the pi dialect asks of every line.
@@ -37,13 +38,16 @@ func BenchmarkCold_Small(b *testing.B) { benchmarkCold(b, 30) }
 // best turns, which a busy machine disturbs least.
 func benchmarkCold(b *testing.B, textBytes int) {
 	f, size := benchFile(b, textBytes)
-	probe, cold := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	limit, cold := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	b.SetBytes(size)
 	for b.Loop() {
 		b.StopTimer()
 		start := time.Now()
-		want := benchProbe(b, f, size)
-		probe = min(probe, time.Since(start))
+		want, err := probe.L(f, size)
+		if err != nil {
+			b.Fatal(err)
+		}
+		limit = min(limit, time.Since(start))
 		b.StartTimer()
 		start = time.Now()
 		got := benchReplay(b, f, size)
@@ -52,8 +56,8 @@ func benchmarkCold(b *testing.B, textBytes int) {
 			b.Fatalf("digest: got %016x, want %016x", got, want)
 		}
 	}
-	b.ReportMetric(probe.Seconds()/cold.Seconds(), "ratio/L")
-	b.ReportMetric(float64(size)/probe.Seconds()/1e6, "best-L-MB/s")
+	b.ReportMetric(limit.Seconds()/cold.Seconds(), "ratio/L")
+	b.ReportMetric(float64(size)/limit.Seconds()/1e6, "best-L-MB/s")
 	b.ReportMetric(float64(size)/cold.Seconds()/1e6, "best-MB/s")
 }
 
@@ -61,40 +65,6 @@ type indexEntry struct {
 	offset int64
 	size   int64
 	hash   uint64
-}
-
-// benchProbe is L: pread in 1 MiB, split at LFs, xxhash, an index entry a line.
-func benchProbe(b *testing.B, f *os.File, size int64) uint64 {
-	var (
-		digest = xxhash.New()
-		buf    = make([]byte, 1<<20)
-		index  = make([]indexEntry, 0, 4096)
-		start  int64
-		lines  int
-	)
-	for at := int64(0); at < size; {
-		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			b.Fatal(err)
-		}
-		digest.Write(buf[:n])
-		for p := 0; ; {
-			i := bytes.IndexByte(buf[p:n], '\n')
-			if i < 0 {
-				break
-			}
-			p += i + 1
-			end := at + int64(p)
-			if len(index) == cap(index) {
-				index = index[:0]
-			}
-			index = append(index, indexEntry{offset: start, size: end - start})
-			start = end
-			lines++
-		}
-		at += int64(n)
-	}
-	return digest.Sum64()
 }
 
 func benchReplay(b *testing.B, f *os.File, size int64) uint64 {
