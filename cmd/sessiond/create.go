@@ -72,7 +72,9 @@ func createSession(ctx context.Context, opt client.Options, create client.Create
 	until := time.Now().Add(wait)
 	for {
 		made, err := tryCreate(ctx, opt, create)
-		passes := errors.Is(err, sock.ErrNoDaemon) || errors.Is(err, sock.ErrBusy) || errors.Is(err, client.ErrBroken) ||
+		var goodbye *client.GoodbyeError
+		passes := errors.As(err, &goodbye) && (goodbye.Code == wire.GoodbyeShuttingDown || goodbye.Code == wire.GoodbyeOverloaded) ||
+			errors.Is(err, sock.ErrNoDaemon) || errors.Is(err, sock.ErrBusy) || errors.Is(err, client.ErrBroken) ||
 			errors.Is(err, &wire.Error{Code: wire.CodeShuttingDown})
 		if !passes || !time.Now().Before(until) {
 			return made, err
