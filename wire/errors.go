@@ -42,7 +42,6 @@ const (
 // Goodbye codes say why a server ends a connection.
 const (
 	GoodbyeFrameTooLarge = "frame_too_large"
-	GoodbyeSlowClient    = "slow_client"
 	GoodbyeShuttingDown  = "shutting_down"
 	GoodbyeProtocolError = "protocol_error"
 	GoodbyeIdle          = "idle"
