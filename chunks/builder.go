@@ -35,13 +35,6 @@ type Builder struct {
 	count    int
 }
 
-// NewBuilder returns a builder of chunks of target bytes.
-func NewBuilder(target int) *Builder {
-	b := &Builder{}
-	b.reset(target)
-	return b
-}
-
 // Begin returns the buffer to which the next message is appended; End takes
 // it back.
 func (b *Builder) Begin() []byte {

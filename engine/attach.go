@@ -162,10 +162,10 @@ func (st *stream) farBehind(missed int64) bool {
 	if missed <= tailBytesMin || st.view == wire.ViewRecords {
 		return false
 	}
-	v := st.g.replay.View(viewOf(st.view))
+	slots, bodies := st.g.replay.Slots(viewOf(st.view))
 	var size int64
-	for _, slot := range v.Slots {
-		if size += v.Body(slot, false).Bytes; size >= missed {
+	for _, slot := range slots {
+		if size += bodies.Body(slot, false).Bytes; size >= missed {
 			return false
 		}
 	}

@@ -29,6 +29,7 @@ type Engine struct {
 	index    *kv.Index
 	behind   *behind
 	watcher  *follow.Watcher
+	roots    []Root // with that of owned sessions; set before any is followed
 	syncs    *journal.Syncs
 	budget   *chunks.Budget
 	bootID   [16]byte

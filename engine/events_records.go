@@ -39,12 +39,9 @@ func (st *stream) bodyFrame(end int64, replayed bool) (wire.Frame, bool, error) 
 	release := func() { rawBuffers.Put(pooled) }
 	n := min(end-from, int64(st.bodyMax))
 	p := (*pooled)[:n]
-	if got, err := st.g.file.ReadAt(p, from); int64(got) < n {
+	if err := readFull(st.g.file, p, from); err != nil {
 		release()
-		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return wire.Frame{}, false, fmt.Errorf("engine: reading at offset %d: %w", from, err)
+		return wire.Frame{}, false, err
 	}
 	if last := bytes.LastIndexByte(p, '\n'); last >= 0 {
 		p = p[:last+1]

@@ -34,7 +34,7 @@ type generation struct {
 	refs atomic.Int32
 
 	stating sync.Mutex  // held while the state is read
-	state   *wire.State // at stateAt, nil before; guarded by stating
+	state   turnState   // at stateAt, empty before; guarded by stating
 	stateAt stamp.Point // guarded by stating
 
 	mu     sync.Mutex
@@ -94,18 +94,32 @@ func (g *generation) setKnown(st stamp.Stamp, readAt time.Time) {
 // stateNow returns the turn state at the head, not to be modified. It is read
 // once for a head, however many clients are told of it: what it is read from
 // may be large.
-func (g *generation) stateNow(w *dialect.Window) (*wire.State, error) {
+func (g *generation) stateNow(w *dialect.Window) (turnState, error) {
 	g.stating.Lock()
 	defer g.stating.Unlock()
 	head := g.replay.Head()
-	if g.state != nil && g.stateAt == head {
+	if g.state.State != nil && g.stateAt == head {
 		return g.state, nil
 	}
-	state, err := stateOf(g.replay, w)
-	if err == nil && g.replay.Head() == head {
+	s, err := stateOf(g.replay, w)
+	if err != nil {
+		return turnState{}, err
+	}
+	state := turnState{s, stateText(s)}
+	if g.replay.Head() == head {
 		g.state, g.stateAt = state, head
 	}
-	return state, err
+	return state, nil
+}
+
+func stateText(s *wire.State) string {
+	return fmt.Sprintf("%s %q %q %q %s", s.Turn, s.OpenCalls, s.PendingRequests, s.Queued, s.Settings)
+}
+
+// turnState is a turn state and a text that is equal where the state is.
+type turnState struct {
+	*wire.State
+	text string
 }
 
 // cursor turns a point into a cursor of this generation.

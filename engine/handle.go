@@ -116,9 +116,8 @@ func (g *generation) recordObject(ref wire.Ref) (*object, error) {
 // messageObject returns a message as of its own record or, amended, as of the
 // head; the ref's digest tells which is meant.
 func (g *generation) messageObject(v dialect.View, ref wire.Ref, amended bool) (*object, error) {
-	view := g.replay.View(v)
-	slots := view.Slots
-	sequence := func(i int) uint64 { return view.Body(slots[i], false).Sequence }
+	slots, bodies := g.replay.Slots(v)
+	sequence := func(i int) uint64 { return bodies.Body(slots[i], false).Sequence }
 	match := func(i int) bool { return int(slots[i].Part) == ref.Part && sequence(i) == uint64(ref.Sequence) }
 	// Slots are in file order but for oddities; look there first.
 	i := sort.Search(len(slots), func(i int) bool { return sequence(i) >= uint64(ref.Sequence) })
@@ -132,7 +131,7 @@ func (g *generation) messageObject(v dialect.View, ref wire.Ref, amended bool) (
 	if i == len(slots) {
 		return nil, nil
 	}
-	b := view.Body(slots[i], amended)
+	b := bodies.Body(slots[i], amended)
 	if b.Render == nil && !b.Fix {
 		return &object{SectionReader: io.NewSectionReader(g.file, b.Offset, b.Bytes)}, nil
 	}

@@ -257,6 +257,13 @@ func (w *world) session(name string) *session {
 	return s
 }
 
+// current returns the generation that is open, nil if none is.
+func (s *session) current() *generation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gen
+}
+
 // unsynced is a file system that acknowledges syncs at once: for tests that
 // make many changes and pull no plug.
 type unsynced struct{ vfs.FS }

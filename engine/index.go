@@ -37,8 +37,7 @@ func (e *Engine) openIndex(ctx context.Context) error {
 	}
 	e.index = index
 	e.behind = &behind{index: index, dirty: map[string]change{}, kick: make(chan struct{}, 1)}
-	o := e.o // roots are still to be resolved in it
-	e.work.Go(func() { e.behind.run(e.ctx, o) })
+	e.work.Go(func() { e.behind.run(e.ctx) })
 	return nil
 }
 
@@ -76,7 +75,7 @@ func (b *behind) put(key string, c change) {
 	}
 }
 
-func (b *behind) run(ctx context.Context, o Options) {
+func (b *behind) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -184,7 +183,7 @@ func listingOf(g *generation) kv.Listing {
 	l.MessageCount = &in.Messages[dialect.Transcript]
 	l.Created, l.Modified = timeText(in.Created), timeText(in.Modified)
 	if st, err := g.stateNow(w); err == nil {
-		l.State = st
+		l.State = st.State
 	}
 	return l
 }

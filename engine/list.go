@@ -329,7 +329,7 @@ func (e *Engine) status(ctx context.Context) Status {
 	}
 	rootErr := maps.Clone(e.rootErr)
 	e.mu.Unlock()
-	for _, r := range append([]Root{{OwnedRoot, e.o.SessionsDir}}, e.o.Roots...) {
+	for _, r := range e.roots {
 		mode, why := e.watcher.Mode(r.Path)
 		root := RootStatus{Name: r.Name, Path: r.Path, Watch: string(mode), Why: errText(why)}
 		if _, err := e.o.FS.Stat(r.Path); err != nil {

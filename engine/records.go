@@ -39,12 +39,9 @@ func (r *recordReader) window(off int64) ([]byte, error) {
 	}
 	r.buf = r.buf[:n]
 	r.pos = off
-	if got, err := r.src.ReadAt(r.buf, off); int64(got) < n {
+	if err := readFull(r.src, r.buf, off); err != nil {
 		r.buf = r.buf[:0]
-		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("engine: reading at offset %d: %w", off, err)
+		return nil, err
 	}
 	return r.buf, nil
 }
@@ -102,11 +99,17 @@ func (r *recordReader) read(n int64) ([]byte, error) {
 		return w[r.at.Offset-r.pos:][:n], nil
 	}
 	p := make([]byte, n)
-	if got, err := r.src.ReadAt(p, r.at.Offset); int64(got) < n {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("engine: reading at offset %d: %w", r.at.Offset, err)
+	return p, readFull(r.src, p, r.at.Offset)
+}
+
+// readFull fills p; io.ErrUnexpectedEOF says that the file ends before.
+func readFull(src io.ReaderAt, p []byte, offset int64) error {
+	n, err := src.ReadAt(p, offset)
+	if n == len(p) {
+		return nil
 	}
-	return p, nil
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("engine: reading at offset %d: %w", offset, err)
 }

@@ -21,12 +21,12 @@ func (e *Engine) listRoots(ctx context.Context) error {
 		FS: e.o.FS, Polling: e.o.Polling,
 		Events: follow.Events{Changed: e.changed, Rescan: func(root string) { e.rescan(root) }},
 	})
-	roots := append([]Root{{OwnedRoot, e.o.SessionsDir}}, e.o.Roots...)
-	for i := range roots {
-		roots[i].Path = e.resolveRoot(roots[i].Path)
+	e.roots = append([]Root{{OwnedRoot, e.o.SessionsDir}}, e.o.Roots...)
+	for i := range e.roots {
+		e.roots[i].Path = e.resolveRoot(e.roots[i].Path)
 	}
-	e.o.SessionsDir, e.o.Roots = roots[0].Path, roots[1:]
-	for _, r := range roots {
+	e.o.SessionsDir, e.o.Roots = e.roots[0].Path, e.roots[1:]
+	for _, r := range e.roots {
 		entries, err := e.watcher.AddRoot(ctx, r.Path)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -72,7 +72,7 @@ func (e *Engine) setRootErr(name string, err error) {
 // rootOf finds the root of a path, the deepest where roots are nested.
 func (e *Engine) rootOf(path string) (Root, string, bool) {
 	best := Root{}
-	for _, r := range append([]Root{{OwnedRoot, e.o.SessionsDir}}, e.o.Roots...) {
+	for _, r := range e.roots {
 		if isBelow(path, r.Path) && len(r.Path) > len(best.Path) {
 			best = r
 		}
@@ -251,7 +251,7 @@ func isBelow(path, folder string) bool {
 
 // rescan is told that changes below a root were missed.
 func (e *Engine) rescan(path string) {
-	for _, r := range append([]Root{{OwnedRoot, e.o.SessionsDir}}, e.o.Roots...) {
+	for _, r := range e.roots {
 		if r.Path != path {
 			continue
 		}

@@ -26,7 +26,6 @@ type session struct {
 	e     *Engine
 	key   string // root:path
 	root  string
-	rel   string // path below the root
 	path  string
 	stem  string // file name without .jsonl
 	owned bool
@@ -60,7 +59,7 @@ func keyOf(r Root, rel string) string { return r.Name + ":" + filepath.ToSlash(r
 
 func newSession(e *Engine, r Root, rel, path string) *session {
 	s := &session{
-		e: e, key: keyOf(r, rel), root: r.Name, rel: rel, path: path,
+		e: e, key: keyOf(r, rel), root: r.Name, path: path,
 		stem: strings.TrimSuffix(filepath.Base(path), fileEnding), owned: r.Name == OwnedRoot,
 		opening: make(chan struct{}, 1), streams: map[*stream]struct{}{},
 	}
@@ -104,13 +103,6 @@ func (s *session) acquire(ctx context.Context) error {
 }
 
 func (s *session) releaseToken() { <-s.opening }
-
-// current returns the generation that is open, nil if none is.
-func (s *session) current() *generation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gen
-}
 
 // use opens the session if needed, brings a followed one up to its file, and
 // returns its generation, retained for the caller and kept open until done.

@@ -45,7 +45,7 @@ type stream struct {
 	reader   *recordReader
 	pass     *pass
 	complete bool   // at and have are the head's, as last looked
-	state    string // last sent, as JSON
+	state    string // last sent, as text
 	tail     tailSeen
 	removed  bool
 	doubt    doubt
@@ -294,27 +294,19 @@ func (st *stream) stateNow() (*wire.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.state = stateText(state)
-	return state, nil
+	st.state = state.text
+	return state.State, nil
 }
 
 // stateIfChanged returns the turn state where it is another than the client
 // was told.
 func (st *stream) stateIfChanged() (*wire.State, error) {
-	state, err := st.g.stateNow(st.window)
-	if err != nil {
+	told := st.state
+	state, err := st.stateNow()
+	if err != nil || st.state == told {
 		return nil, err
 	}
-	text := stateText(state)
-	if text == st.state {
-		return nil, nil
-	}
-	st.state = text
 	return state, nil
-}
-
-func stateText(s *wire.State) string {
-	return fmt.Sprintf("%s %q %q %q %s", s.Turn, s.OpenCalls, s.PendingRequests, s.Queued, s.Settings)
 }
 
 // line makes a frame of one JSON object.

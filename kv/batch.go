@@ -24,9 +24,6 @@ type Batch struct{ ops []op }
 // op sets a value, or deletes it where value is nil.
 type op struct{ bucket, key, value []byte }
 
-// Len returns the number of changes.
-func (b *Batch) Len() int { return len(b.ops) }
-
 // PutSignature sets a session's signature.
 func (b *Batch) PutSignature(key string, s Signature) {
 	payload, err := encodeSignature(s)

@@ -73,8 +73,8 @@ type Tail struct {
 	NULs   bool // it holds NUL bytes
 }
 
-// diagnosticsMax bounds the line findings that a replay holds.
-const diagnosticsMax = 10_000
+// DiagnosticsMax bounds the line findings that a replay holds.
+const DiagnosticsMax = 10_000
 
 // tailBytesMax bounds the tail that an online replay looks into: a longer one
 // is unterminated, whatever it holds.

@@ -259,7 +259,7 @@ func (r *Replay) note(d jsonl.Diagnostic, first bool) {
 	if first && r.opt.Diagnostics != nil {
 		r.opt.Diagnostics(d)
 	}
-	if len(r.diagnostics) < diagnosticsMax {
+	if len(r.diagnostics) < DiagnosticsMax {
 		r.diagnostics = append(r.diagnostics, d)
 	} else {
 		r.truncated = true

@@ -46,6 +46,16 @@ func (r *Replay) Bodies(v dialect.View) Bodies {
 
 func (r *Replay) bodiesLocked(v dialect.View) Bodies { return Bodies{&r.mu, r.session, v} }
 
+// Slots returns a view's slots at the head, without what else a View has.
+func (r *Replay) Slots(v dialect.View) ([]dialect.Slot, Bodies) {
+	r.mu.Lock() // Slots may compute
+	defer r.mu.Unlock()
+	if r.session == nil {
+		return nil, r.bodiesLocked(v)
+	}
+	return r.session.Slots(v), r.bodiesLocked(v)
+}
+
 // View returns a view at the head.
 func (r *Replay) View(v dialect.View) View {
 	r.mu.Lock() // Slots may compute

@@ -91,9 +91,6 @@ type Frame struct {
 	Release          func()
 }
 
-// Len is the number of bytes that the frame puts on the wire.
-func (f Frame) Len() int { return len(f.Head) + len(f.Body) + len(f.Tail) }
-
 // Stream is an attachment's source of frames, pulled by the one write loop of
 // its connection. Implementations need not be safe for concurrent use, apart
 // from the wake function that they call and from Close.
@@ -187,9 +184,8 @@ type Command struct {
 // Request is a command on its way from a connection to the engine.
 type Request struct {
 	Command
-	Attachment      string // the id that an attach of this command gets
-	FrameBytes      int    // the largest raw body the client takes
-	PeerUID, ConnID int
+	Attachment string // the id that an attach of this command gets
+	FrameBytes int    // the largest raw body the client takes
 }
 
 // Response is what the engine makes of a request: Result is marshalled into

@@ -171,7 +171,8 @@ func (t *textView) show(m textMessage) {
 		return
 	}
 	role := textOf(m.text, "role")
-	if ref := refOf(m.text); ref != nil {
+	ref := refOf(m.text)
+	if ref != nil {
 		role = ref.Role
 	}
 	if role == "" {
@@ -192,7 +193,7 @@ func (t *textView) show(m textMessage) {
 		notes += " [" + m.note + "]"
 	}
 	t.p.linef("--- %s%s%s", t.p.paint(bold, role), place, notes)
-	if ref := refOf(m.text); ref != nil {
+	if ref != nil {
 		t.p.linef("  (%d bytes, too large to show)", ref.Bytes)
 	} else {
 		t.p.indented(report.AppendProse(nil, m.text))

@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"sessiond/replay/jsonl"
@@ -74,7 +73,6 @@ type Cut struct {
 const (
 	ReasonBranch     = "branch"
 	ReasonCompaction = "compaction"
-	ReasonCheckpoint = "checkpoint"
 	ReasonHeader     = "header"
 )
 
@@ -218,6 +216,3 @@ type Family interface {
 	// Header makes the first bytes of a new session file, LF included.
 	Header(id, cwd string, now time.Time) ([]byte, error)
 }
-
-// ErrNoMessage says that a slot is not there.
-var ErrNoMessage = errors.New("dialect: no message")

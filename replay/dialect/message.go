@@ -23,13 +23,17 @@ func mayName(m []byte, name string) bool {
 	return bytes.Contains(m, []byte(name)) || bytes.Contains(m, []byte(`\u00`))
 }
 
+var callMembers = []string{"id", "type", "name"}
+
 // Calls lists the tool calls of an assistant message.
 func Calls(m []byte) []Call {
-	if !mayName(m, `"toolCall"`) || !isText(m, jsonl.Get(m, "role"), "assistant") {
+	if !mayName(m, `"toolCall"`) {
 		return nil
 	}
-	content := jsonl.Get(m, "content")
-	if content.Kind != jsonl.Array {
+	var message [2]jsonl.Value
+	jsonl.Pick(m, []string{"role", "content"}, message[:])
+	content := message[1]
+	if !isText(m, message[0], "assistant") || content.Kind != jsonl.Array {
 		return nil
 	}
 	var out []Call
@@ -39,8 +43,10 @@ func Calls(m []byte) []Call {
 			continue
 		}
 		b := v.Bytes(blocks)
-		if id := jsonl.Get(b, "id"); id.Kind == jsonl.String && isText(b, jsonl.Get(b, "type"), "toolCall") {
-			out = append(out, Call{ID: Text(b, id), Name: Text(b, jsonl.Get(b, "name"))})
+		var call [3]jsonl.Value
+		jsonl.Pick(b, callMembers, call[:])
+		if id := call[0]; id.Kind == jsonl.String && isText(b, call[1], "toolCall") {
+			out = append(out, Call{ID: Text(b, id), Name: Text(b, call[2])})
 		}
 	}
 	return out
@@ -48,10 +54,15 @@ func Calls(m []byte) []Call {
 
 // Answers returns the id of the call that a message is the result of.
 func Answers(m []byte) (id string, ok bool) {
-	if !mayName(m, `"toolResult"`) || !isText(m, jsonl.Get(m, "role"), "toolResult") {
+	if !mayName(m, `"toolResult"`) {
 		return "", false
 	}
-	v := jsonl.Get(m, "toolCallId")
+	var message [2]jsonl.Value
+	jsonl.Pick(m, []string{"role", "toolCallId"}, message[:])
+	if !isText(m, message[0], "toolResult") {
+		return "", false
+	}
+	v := message[1]
 	return Text(m, v), v.Kind == jsonl.String
 }
 

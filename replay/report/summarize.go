@@ -13,7 +13,7 @@ import (
 )
 
 // DiagnosticsMax is how many findings a Summary lists.
-const DiagnosticsMax = 10_000
+const DiagnosticsMax = replay.DiagnosticsMax
 
 // Summarize reads a file once, from start to end, and sums it up.
 func Summarize(ctx context.Context, f File, opt Options) (*Summary, error) {

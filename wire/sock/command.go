@@ -72,7 +72,7 @@ func (c *conn) clientHello(cmd *wire.Command, first bool) {
 
 // run carries a command out on a goroutine of its own.
 func (c *conn) run(cmd *wire.Command, release func()) {
-	r := wire.Request{Command: *cmd, FrameBytes: c.frameBytes, PeerUID: c.uid, ConnID: c.id}
+	r := wire.Request{Command: *cmd, FrameBytes: c.frameBytes}
 	attaching := cmd.Type == wire.CmdAttach
 	if attaching {
 		c.attachID++

@@ -231,14 +231,18 @@ func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	return f
 }
 
+var usageRead = []string{"input", "output", "cacheRead", "cacheWrite", "cost"}
+
 func usage(m []byte) *dialect.Usage {
 	v := jsonl.Get(m, "usage")
 	if v.Kind != jsonl.Object {
 		return nil
 	}
 	object := v.Bytes(m)
-	count := func(name string) int64 {
-		if c := jsonl.Get(object, name); c.Kind == jsonl.Number {
+	var values [5]jsonl.Value
+	jsonl.Pick(object, usageRead, values[:])
+	count := func(c jsonl.Value) int64 {
+		if c.Kind == jsonl.Number {
 			if n := number(c.Bytes(object)); n >= 0 && n < 1<<53 {
 				return int64(n)
 			}
@@ -246,10 +250,10 @@ func usage(m []byte) *dialect.Usage {
 		return 0
 	}
 	u := &dialect.Usage{
-		Input: count("input"), Output: count("output"),
-		CacheRead: count("cacheRead"), CacheWrite: count("cacheWrite"),
+		Input: count(values[0]), Output: count(values[1]),
+		CacheRead: count(values[2]), CacheWrite: count(values[3]),
 	}
-	if cost := jsonl.Get(object, "cost"); cost.Kind == jsonl.Object {
+	if cost := values[4]; cost.Kind == jsonl.Object {
 		inner := cost.Bytes(object)
 		if total := jsonl.Get(inner, "total"); total.Kind == jsonl.Number {
 			if n := number(total.Bytes(inner)); n >= 0 && n < 1e9 {
