@@ -13,10 +13,6 @@ import (
 	"sessiond/wire"
 )
 
-// goneAfter is how long a file must be missing before its session ends: a
-// writer that replaces it by removing and creating is faster.
-const goneAfter = time.Second
-
 // kick asks for a look at the file and never blocks. It returns the look's
 // number: the streams are woken when hasLooked says that it is done. Looks do
 // not overlap, and one that is asked for while another runs is done after it.
@@ -72,7 +68,7 @@ func (s *session) look(ctx context.Context) {
 	if !missing {
 		return
 	}
-	timer := time.NewTimer(goneAfter)
+	timer := time.NewTimer(s.e.o.Timing.Quiet)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -177,7 +173,7 @@ func (s *session) refreshMissing(ctx context.Context) error {
 	if s.missing.IsZero() {
 		s.missing = now
 	}
-	gone := now.Sub(s.missing) >= goneAfter
+	gone := now.Sub(s.missing) >= s.e.o.Timing.Quiet
 	s.mu.Unlock()
 	if !gone {
 		return nil

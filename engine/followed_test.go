@@ -263,7 +263,7 @@ func TestFollowed_MadeAgainWhileItsSessionEnds(t *testing.T) {
 	s := f.session("a")
 	f.must(os.Remove(f.path))
 	f.look("a")
-	c.advance(goneAfter)
+	c.advance(Timing{}.withDefaults().Quiet)
 	// The file is there again after the look and before the session ends.
 	f.must(s.acquire(t.Context()))
 	f.must(os.WriteFile(f.path, []byte(sessionText(2)), 0o600))

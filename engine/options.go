@@ -42,6 +42,7 @@ type Options struct {
 	OpenMax          int   // generations open at once; 0: 256
 	IdleAfter        time.Duration
 	Polling          bool // follow by looking, without events
+	Timing           Timing
 }
 
 // DefaultReplayCacheBytes is what serve gives the replay cache.
@@ -75,6 +76,7 @@ func (o Options) withDefaults() Options {
 	if o.IdleAfter == 0 {
 		o.IdleAfter = 30 * time.Second
 	}
+	o.Timing = o.Timing.withDefaults()
 	return o
 }
 
