@@ -57,7 +57,7 @@ func (s *session) useToAppend(ctx context.Context) (*generation, *journal.Journa
 		return nil, nil, err
 	}
 	defer s.releaseToken()
-	if err := s.ready(ctx); err != nil {
+	if err := s.ready(ctx, false); err != nil {
 		return nil, nil, err
 	}
 	j, err := s.writable(ctx)
@@ -77,11 +77,10 @@ func (s *session) writable(ctx context.Context) (*journal.Journal, error) {
 	if j != nil && !isLost(j) {
 		return j, nil
 	}
-	info, err := s.e.o.FS.Stat(s.path)
-	if err != nil {
+	if _, err := s.e.o.FS.Stat(s.path); err != nil {
 		return nil, s.openError(err)
 	}
-	if err := s.reopenJournal(ctx, g, info.Stamp); err != nil {
+	if err := s.reopenJournal(ctx, g); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

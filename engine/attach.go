@@ -29,7 +29,7 @@ func (e *Engine) attach(ctx context.Context, r wire.Request) (wire.AttachResult,
 	if err != nil {
 		return wire.AttachResult{}, nil, err
 	}
-	g, err := s.use(ctx)
+	g, err := s.use(ctx, true)
 	if err != nil {
 		return wire.AttachResult{}, nil, err
 	}
@@ -139,7 +139,7 @@ func (st *stream) resume(c wire.Command) (reason string, err error) {
 		}
 		return wire.ReasonTruncated, nil
 	}
-	d, err := st.g.replay.Verify(st.g.file, at)
+	d, err := st.g.replay.Verify(st.g.content, at)
 	if errors.Is(err, stamp.ErrMismatch) {
 		return wire.ReasonRewritten, nil
 	}
@@ -189,7 +189,7 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 		p.SnapshotID != snapshotID(st.rules, st.view, p.Target, cut) {
 		return false, nil
 	}
-	d, err := st.g.replay.Verify(st.g.file, cut)
+	d, err := st.g.replay.Verify(st.g.content, cut)
 	if errors.Is(err, stamp.ErrMismatch) {
 		return false, nil
 	}
@@ -231,7 +231,7 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 		return out, nil
 	}
 	opt := st.e.replayOptions()
-	past, err := replay.Build(ctx, st.g.file, cut.Offset, opt)
+	past, err := replay.Build(ctx, st.g.content, cut.Offset, opt)
 	if err != nil {
 		return snapshotView{}, err
 	}

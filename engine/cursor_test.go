@@ -78,7 +78,7 @@ const startDigest = 0xef46db3751d8e999 // xxh64 of nothing
 func pointAt(t *testing.T, w *world, key string, sequence uint64) wire.Cursor {
 	t.Helper()
 	s := w.session(key)
-	g, err := s.use(t.Context())
+	g, err := s.use(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}

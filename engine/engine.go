@@ -15,6 +15,7 @@ import (
 	"sessiond/engine/vfs"
 	"sessiond/kv"
 	"sessiond/replay"
+	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
 
@@ -25,6 +26,7 @@ type Engine struct {
 	started  time.Time
 	lock     vfs.File
 	counters *replay.Counters
+	trust    *stamp.Trust
 	cache    *replay.Cache
 	index    *kv.Index
 	behind   *behind
@@ -34,6 +36,7 @@ type Engine struct {
 	budget   *chunks.Budget
 	bootID   [16]byte
 	objects  objects
+	blocks   blocks
 	ctx      context.Context // ends with Close: the daemon's own, no command's
 	stop     context.CancelFunc
 	work     sync.WaitGroup
@@ -58,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		o: o, started: o.Now(), counters: new(replay.Counters), bootID: readBootID(),
+		o: o, started: o.Now(), counters: new(replay.Counters), trust: stamp.NewTrust(o.Clock), bootID: readBootID(),
 		syncs: journal.NewSyncs(0), budget: chunks.NewBudget(o.ChunkTotalBytes),
 		sessions: map[string]*session{}, paths: map[string]*session{}, files: map[fileID]*session{}, names: map[string][]*session{},
 		rootErr: map[string]error{}, open: map[*session]struct{}{},
@@ -85,7 +88,11 @@ func (e *Engine) start(ctx context.Context) error {
 	}{
 		{"lock", func() (err error) { e.lock, err = lockState(ctx, e.o); return err }},
 		{"folders", e.makeFolders},
-		{"cache", func() (err error) { e.cache, err = replay.NewCache(e.o.ReplayCacheBytes, e.counters); return err }},
+		{"stamps", e.learnStamps},
+		{"cache", func() (err error) {
+			e.cache, err = replay.NewCache(e.o.ReplayCacheBytes, e.trust, e.counters)
+			return err
+		}},
 		{"index", func() error { return e.openIndex(ctx) }},
 		{"roots", func() error { return e.listRoots(ctx) }},
 	} {
@@ -94,6 +101,7 @@ func (e *Engine) start(ctx context.Context) error {
 		}
 	}
 	e.work.Go(e.housekeeping)
+	e.work.Go(func() { e.every(min(time.Second, e.o.Timing.Rest), e.scrub) })
 	return nil
 }
 
@@ -107,17 +115,33 @@ func (e *Engine) makeFolders() error {
 	return nil
 }
 
+// learnStamps finds out what stamps prove. Where it cannot, they prove nothing.
+func (e *Engine) learnStamps() error {
+	if err := e.believe(); err != nil {
+		e.o.Logger.Warn("change times not probed: unchanged files are read again to be sure", "error", err)
+	}
+	return nil
+}
+
 // housekeeping closes what nobody uses.
 func (e *Engine) housekeeping() {
-	tick := time.NewTicker(time.Second)
+	e.every(time.Second, func() {
+		e.trust.Observe()
+		e.closeIdle(e.o.Now())
+		e.objects.expire(e.o.Now())
+	})
+}
+
+// every does work again and again until Close.
+func (e *Engine) every(pause time.Duration, work func()) {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-tick.C:
-			e.closeIdle(e.o.Now())
-			e.objects.expire(e.o.Now())
+			work()
 		}
 	}
 }

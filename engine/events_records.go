@@ -39,7 +39,7 @@ func (st *stream) bodyFrame(end int64, replayed bool) (wire.Frame, bool, error) 
 	release := func() { rawBuffers.Put(pooled) }
 	n := min(end-from, int64(st.bodyMax))
 	p := (*pooled)[:n]
-	if err := readFull(st.g.file, p, from); err != nil {
+	if err := readFull(st.g.content, p, from); err != nil {
 		release()
 		return wire.Frame{}, false, err
 	}
@@ -93,7 +93,7 @@ func (st *stream) nextRecord() (wire.Frame, bool, error) {
 	} else {
 		l.Oversized = &jsonl.Oversized{}
 	}
-	record, err := appendRecord([]byte(`"record":`), l, wire.Sequence(st.at.Sequence+1), jsonl.NewScanner(jsonl.Keys{}), st.g.file)
+	record, err := appendRecord([]byte(`"record":`), l, wire.Sequence(st.at.Sequence+1), jsonl.NewScanner(jsonl.Keys{}), st.g.content)
 	if err != nil {
 		return wire.Frame{}, false, err
 	}
@@ -120,7 +120,7 @@ func (st *stream) nextRecord() (wire.Frame, bool, error) {
 // now as its end.
 func (st *stream) records(end int64) *recordReader {
 	if st.reader == nil || st.reader.at != st.at {
-		st.reader = newRecordReader(st.g.file, st.at, st.digest, end)
+		st.reader = newRecordReader(st.g.content, st.at, st.digest, end)
 	}
 	st.reader.end = end
 	return st.reader

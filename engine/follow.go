@@ -3,12 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"time"
 
 	"sessiond/engine/journal"
 	"sessiond/engine/vfs"
+	"sessiond/replay"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
@@ -52,8 +52,8 @@ func (s *session) lookAsAsked() {
 	}
 }
 
-// look compares the session with its file, and comes back to one that is
-// missing when it has been so for long enough.
+// look compares the session with its file, and comes back where that has to
+// be done again though nothing may happen to the file.
 func (s *session) look(ctx context.Context) {
 	err := s.lookNow(ctx)
 	if err == nil {
@@ -62,20 +62,37 @@ func (s *session) look(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.e.o.Logger.Warn("session not brought up to its file", "session", s.key, "error", err)
 	}
+	if wait, ok := s.nextLook(); ok {
+		s.comeBack(wait)
+	}
+}
+
+// comeBack asks for a look after a while. Of several the first counts: it asks
+// for the next.
+func (s *session) comeBack(wait time.Duration) {
 	s.mu.Lock()
-	missing := !s.missing.IsZero() && !s.gone
+	again := s.again
+	s.again = true
 	s.mu.Unlock()
-	if !missing {
+	if again {
 		return
 	}
-	timer := time.NewTimer(s.e.o.Timing.Quiet)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	begun := s.e.begin(func() {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.e.ctx.Done():
+		}
 		s.mu.Lock()
-		s.asked++
+		s.again = false
 		s.mu.Unlock()
-	case <-ctx.Done():
+		s.kick()
+	})
+	if !begun {
+		s.mu.Lock()
+		s.again = false
+		s.mu.Unlock()
 	}
 }
 
@@ -85,7 +102,7 @@ func (s *session) lookNow(ctx context.Context) error {
 		return err
 	}
 	defer s.releaseToken()
-	return s.refresh(ctx)
+	return s.refresh(ctx, false)
 }
 
 // ingest lets the journal take in what another program has appended to an
@@ -110,9 +127,9 @@ const writerReportEvery = time.Minute
 func (s *session) reportWriter(j *journal.Journal) {
 	n, now := j.Interleavings(), s.e.o.Now()
 	s.mu.Lock()
-	due := j == s.journal && n > s.writes && now.Sub(s.writesAt) >= writerReportEvery
+	due := j == s.journal && n > s.foreign && now.Sub(s.foreignAt) >= writerReportEvery
 	if due {
-		s.writes, s.writesAt = n, now
+		s.foreign, s.foreignAt = n, now
 	}
 	s.mu.Unlock()
 	if due {
@@ -121,19 +138,22 @@ func (s *session) reportWriter(j *journal.Journal) {
 	}
 }
 
-// refresh brings a session up to its file. Called with the token.
-func (s *session) refresh(ctx context.Context) error {
+// refresh brings a session up to its file. Where the stamp is as it was but
+// proves nothing, the content is compared only if that is asked for. Called
+// with the token.
+func (s *session) refresh(ctx context.Context, prove bool) error {
 	// What is known comes before the look, so that an append between the two
 	// is not taken for another program's work.
 	s.mu.Lock()
 	gone, g, j := s.gone, s.gen, s.journal
+	prove, s.doubted = prove || s.doubted, false
 	s.mu.Unlock()
 	if gone {
 		return nil
 	}
-	var known stamp.Stamp
+	var known replay.Known
 	if g != nil {
-		known, _ = g.known()
+		known = g.known()
 	}
 	var head *journal.Head
 	if j != nil {
@@ -142,42 +162,43 @@ func (s *session) refresh(ctx context.Context) error {
 	info, err := s.e.o.FS.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s.refreshMissing(ctx)
+		if s.suspect(stamp.Missing) {
+			return s.remove(ctx)
+		}
+		return nil
 	case err != nil:
 		s.setInfo(vfs.Info{}, err)
 		return s.openError(err)
 	}
 	s.e.setInfo(s, info)
-	s.mu.Lock()
-	s.missing = time.Time{}
-	s.mu.Unlock()
+	p, suspected := s.suspicion()
+	switch {
+	case suspected && p.stamp.IsMissing(): // it is back
+		s.trustAgain()
+	case suspected && !s.suspect(info.Stamp):
+		return nil
+	}
 	switch {
 	case g == nil:
+		s.trustAgain()
 		return nil
 	case j != nil && isLost(j):
-		return s.reopenJournal(ctx, g, info.Stamp)
-	case info.Stamp == known:
+		return s.reopenJournal(ctx, g)
+	case j != nil && info.Stamp == known.Stamp:
 		return nil
 	case j != nil:
 		return s.refreshOwned(ctx, g, head, info.Stamp)
-	case info.Stamp.SameFile(known) && info.Stamp.Size > known.Size:
-		return s.grow(ctx, g, info.Stamp)
-	}
-	return s.changedOtherwise(ctx, g, info.Stamp)
-}
-
-// refreshMissing ends a session whose file has been gone for a while.
-func (s *session) refreshMissing(ctx context.Context) error {
-	now := s.e.o.Now()
-	s.mu.Lock()
-	if s.missing.IsZero() {
-		s.missing = now
-	}
-	gone := now.Sub(s.missing) >= s.e.o.Timing.Quiet
-	s.mu.Unlock()
-	if !gone {
+	case info.Stamp == known.Stamp && !prove && !suspected && !g.replay.Tail().Hole:
 		return nil
 	}
+	if suspected {
+		known = replay.Known{} // so that all is compared
+	}
+	return s.renew(ctx, g, known)
+}
+
+// remove ends a session whose file has been gone for a while.
+func (s *session) remove(ctx context.Context) error {
 	// First: who is told that it is gone may make it anew, or come by another
 	// name of the file.
 	for _, path := range s.e.forget(s) {
@@ -194,6 +215,65 @@ func (s *session) refreshMissing(ctx context.Context) error {
 	return err
 }
 
+// renew takes in what a followed file is now. A difference from what was read
+// is only suspected at first; once it is believed, it makes a new generation.
+func (s *session) renew(ctx context.Context, g *generation, known replay.Known) error {
+	f := g.file
+	info, err := s.e.o.FS.Stat(s.path)
+	if err == nil && !info.Stamp.SameFile(g.known().Stamp) {
+		if f, err = s.openRead(); err == nil {
+			info, err = f.Info()
+		}
+	}
+	closeOther := func() {
+		if f != nil && f != g.file {
+			_ = f.Close() // read only
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) { // it went meanwhile; the next look tells
+		s.suspect(stamp.Missing)
+		closeOther()
+		return nil
+	}
+	if err != nil {
+		closeOther()
+		return s.openError(err)
+	}
+	head, tail := g.replay.Head(), g.replay.Tail()
+	now, err := g.replay.Renew(ctx, s.source(f, info.Stamp), known, s.e.trust)
+	if errors.Is(err, stamp.ErrMismatch) {
+		closeOther()
+		g.setKnown(replay.Known{Stamp: g.known().Stamp}) // nothing is proven any more
+		if s.suspect(info.Stamp) {
+			return s.replace(ctx, g)
+		}
+		return nil
+	}
+	if err != nil {
+		closeOther()
+		return s.openError(err)
+	}
+	s.trustAgain()
+	if f != g.file { // the same history in another file: it goes on there
+		g = s.newGeneration(g.id, f, g.replay, now)
+		s.install(g)
+	}
+	g.setKnown(now)
+	grown := g.replay.Head() != head
+	if grown {
+		g.unserved.Store(true)
+	}
+	if grown || g.replay.Tail() != tail {
+		s.wake()
+	}
+	if hot := s.e.o.Now().UnixNano()-now.Stamp.CTimeNano < int64(stamp.Settled); now.Proof == 0 &&
+		(hot || now.Stamp.Size > known.Stamp.Size) {
+		s.restless()
+	}
+	s.remember(g)
+	return nil
+}
+
 // refreshOwned looks at an owned session's file after its stamp has changed.
 // head is that of before the look: what is behind it is the journal's to take
 // in. A file that was replaced, cut or rewritten gets another journal.
@@ -203,10 +283,10 @@ func (s *session) refreshOwned(ctx context.Context, g *generation, head *journal
 	case same && (now.Size > head.Offset || now == head.Stamp):
 		return nil
 	case same:
-		readAt := s.e.o.Now()
-		err := s.compare(g.file, g)
+		under := replay.Known{Stamp: now, Writes: s.writes.Load(), Proof: s.e.trust.Prove(now)}
+		err := g.replay.Compare(ctx, g.file, true)
 		if err == nil {
-			g.setKnown(now, readAt)
+			g.setKnown(under)
 		}
 		if !errors.Is(err, stamp.ErrMismatch) {
 			return err
@@ -214,14 +294,7 @@ func (s *session) refreshOwned(ctx context.Context, g *generation, head *journal
 	}
 	s.e.o.Logger.Warn("owned session was changed by another program", "session", s.key,
 		"was", head.Stamp.String(), "is", now.String())
-	return s.reopenJournal(ctx, g, now)
-}
-
-// compare reads what a file has in place of what was read before, all of it.
-func (s *session) compare(f io.ReaderAt, g *generation) error {
-	s.e.counters.DigestReads.Add(1)
-	_, _, err := stamp.Verify(f, nil, g.replay.Head())
-	return err
+	return s.reopenJournal(ctx, g)
 }
 
 // isLost reports whether a journal has given up its file for good.
@@ -231,8 +304,10 @@ func isLost(j *journal.Journal) bool {
 }
 
 // reopenJournal opens an owned session again that has lost its journal or
-// never got it. Where that fails, the file is followed as it is.
-func (s *session) reopenJournal(ctx context.Context, g *generation, now stamp.Stamp) error {
+// never got it. Where that fails, the file is followed as it is. What the
+// journal has found is so: it holds the file's lock, so a difference from what
+// was read makes a new generation at once.
+func (s *session) reopenJournal(ctx context.Context, g *generation) error {
 	s.mu.Lock()
 	j := s.journal
 	s.journal = nil
@@ -242,107 +317,30 @@ func (s *session) reopenJournal(ctx context.Context, g *generation, now stamp.St
 			s.e.o.Logger.Warn("closing journal", "session", s.key, "error", err)
 		}
 	}
+	s.writes.Add(1)
 	if err := s.openJournal(ctx); err != nil {
 		s.setDegraded(err)
-	} else {
-		now = s.journalHead().Stamp
+		return s.renew(ctx, g, replay.Known{})
 	}
-	return s.changedOtherwise(ctx, g, now)
-}
-
-// journalHead is the durable head. Called with the token and a journal.
-func (s *session) journalHead() *journal.Head {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.journal.Head()
-}
-
-// grow takes the new bytes of a file that only became longer, as far as its
-// beginning and the last stretch before the head tell.
-func (s *session) grow(ctx context.Context, g *generation, now stamp.Stamp) error {
-	same, err := s.standsSoFar(g)
-	if err != nil {
-		return s.openError(err)
+	if err := s.renew(ctx, g, replay.Known{}); err != nil {
+		return err
 	}
-	if !same {
+	if s.unsure() {
 		return s.replace(ctx, g)
 	}
-	return s.extend(ctx, g, now)
-}
-
-// standsSoFar compares a file's beginning, and the bytes from the last
-// checkpoint to the head, with what was read before.
-func (s *session) standsSoFar(g *generation) (bool, error) {
-	sum, err := sumRange(g.file, g.headSize)
-	if errors.Is(err, errChanged) || (err == nil && sum != g.headSum) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	s.e.counters.DigestReads.Add(1)
-	_, _, err = stamp.Verify(g.file, g.replay.Checkpoints(), g.replay.Head())
-	if errors.Is(err, stamp.ErrMismatch) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// extend reads the new bytes.
-func (s *session) extend(ctx context.Context, g *generation, now stamp.Stamp) error {
-	readAt := s.e.o.Now()
-	err := g.replay.Extend(ctx, g.file, s.readable(now.Size))
-	if errors.Is(err, io.ErrUnexpectedEOF) { // cut since the look
-		return s.replace(ctx, g)
-	}
-	if err != nil {
-		return s.openError(err)
-	}
-	g.setKnown(now, readAt)
-	if g.headSize < headBytes {
-		if err := g.sumHead(); err != nil {
-			return s.openError(err)
-		}
-	}
-	s.remember(g)
-	s.wake()
 	return nil
-}
-
-// changedOtherwise handles every change that is no plain growth: only a real
-// difference of the content makes a new generation.
-func (s *session) changedOtherwise(ctx context.Context, g *generation, now stamp.Stamp) error {
-	f, err := s.openRead()
-	if err != nil {
-		return s.openError(err)
-	}
-	if err := s.compare(f, g); err != nil {
-		_ = f.Close() // read only
-		if !errors.Is(err, stamp.ErrMismatch) {
-			return s.openError(err)
-		}
-		return s.replace(ctx, g)
-	}
-	st, _ := g.known()
-	if now.SameFile(st) {
-		_ = f.Close() // read only
-		return s.extend(ctx, g, now)
-	}
-	// The same history in another file: it goes on there.
-	next := &generation{id: g.id, file: f, replay: g.replay, headSum: g.headSum, headSize: g.headSize, logs: map[logKey]*viewLog{}}
-	next.refs.Store(1)
-	s.install(next)
-	return s.extend(ctx, next, now)
 }
 
 // replace makes a new generation of a file whose history is another.
 func (s *session) replace(ctx context.Context, old *generation) error {
 	s.e.cache.Drop(s.key)
 	s.e.counters.Invalidate.Add(1)
+	s.writes.Add(1)
 	g, err := s.openGeneration(ctx)
 	if err != nil {
 		return s.openError(err)
 	}
+	s.trustAgain()
 	g.id = newGenerationID()
 	g.oldBytes = old.replay.Head().Offset
 	g.reason = wire.ReasonRewritten

@@ -267,7 +267,7 @@ func TestFollowed_MadeAgainWhileItsSessionEnds(t *testing.T) {
 	// The file is there again after the look and before the session ends.
 	f.must(s.acquire(t.Context()))
 	f.must(os.WriteFile(f.path, []byte(sessionText(2)), 0o600))
-	err := s.refreshMissing(t.Context())
+	err := s.remove(t.Context())
 	s.releaseToken()
 	f.must(err)
 	if _, ok := f.listed("f:a.jsonl"); !ok {
@@ -421,6 +421,10 @@ func TestFollowed_RewrittenWhileASnapshotIsSent(t *testing.T) {
 	for _, encoding := range []string{wire.EncodingJSON, wire.EncodingRaw} {
 		t.Run(encoding, func(t *testing.T) {
 			f := newFollowed(t, polling, smallChunks)
+			// More than what is held of a file that was read just now.
+			big := strings.Repeat("x", 1<<20)
+			f.extendFile(f.path, lines(user("big1", "e19", big), user("big2", "big1", big), user("big3", "big2", big)))
+			f.look("a")
 			c := f.attach(wire.Command{Session: "a", View: wire.ViewRecords, Encoding: encoding})
 			c.until("begin", func() bool { return c.snapshot != nil })
 			f.must(os.Truncate(f.path, 100))

@@ -7,12 +7,10 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"sessiond/chunks"
 	"sessiond/engine/follow"
+	"sessiond/engine/journal"
 	"sessiond/engine/vfs"
 	"sessiond/replay"
 	"sessiond/replay/dialect"
@@ -25,9 +23,8 @@ type generation struct {
 	// Set at construction.
 	id       wire.Generation
 	file     vfs.File
+	content  content // of file, as clients get it
 	replay   *replay.Replay
-	headSum  uint64 // xxh64 of the first headBytes bytes
-	headSize int64
 	reason   string // why it took the place of another, "" for the first
 	oldBytes int64  // of the one before
 
@@ -37,10 +34,19 @@ type generation struct {
 	state   turnState   // at stateAt, empty before; guarded by stating
 	stateAt stamp.Point // guarded by stating
 
-	mu     sync.Mutex
-	stamp  stamp.Stamp // of the content read; guarded by mu
-	readAt time.Time   // when it was read; guarded by mu
-	logs   map[logKey]*viewLog
+	unserved atomic.Bool // records were read that nobody has asked for yet
+
+	mu    sync.Mutex
+	under replay.Known // what the content was read under; guarded by mu
+	logs  map[logKey]*viewLog
+}
+
+// newGeneration returns a generation with one use.
+func (s *session) newGeneration(id wire.Generation, f vfs.File, r *replay.Replay, under replay.Known) *generation {
+	g := &generation{id: id, file: f, replay: r, under: under, logs: map[logKey]*viewLog{}}
+	g.content = content{g, s}
+	g.refs.Store(1)
+	return g
 }
 
 type logKey struct {
@@ -59,9 +65,6 @@ type viewLog struct {
 	fed   int           // guarded by mu
 }
 
-// headBytes is how much of a file's beginning is compared at every growth.
-const headBytes = 4 << 10
-
 func (g *generation) retain() *generation {
 	g.refs.Add(1)
 	return g
@@ -71,6 +74,7 @@ func (g *generation) retain() *generation {
 func (g *generation) release() {
 	if g.refs.Add(-1) == 0 {
 		_ = g.file.Close() // read only
+		g.content.s.e.blocks.forget(g)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, l := range g.logs {
@@ -79,16 +83,16 @@ func (g *generation) release() {
 	}
 }
 
-func (g *generation) known() (stamp.Stamp, time.Time) {
+func (g *generation) known() replay.Known {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.stamp, g.readAt
+	return g.under
 }
 
-func (g *generation) setKnown(st stamp.Stamp, readAt time.Time) {
+func (g *generation) setKnown(k replay.Known) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stamp, g.readAt = st, readAt
+	g.under = k
 }
 
 // stateNow returns the turn state at the head, not to be modified. It is read
@@ -183,8 +187,14 @@ func (s *session) tryOpen(ctx context.Context) (g *generation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	size := s.readable(info.Stamp.Size)
-	r, readAt, err := s.load(ctx, f, info.Stamp, size)
+	s.e.setInfo(s, info)
+	src := s.source(f, info.Stamp)
+	held, err := s.e.cache.Load(ctx, s.key, src, func(ctx context.Context) (*replay.Replay, error) {
+		return replay.Build(ctx, f, src.Size, s.replayOptions())
+	})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %w", errChanged, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -192,17 +202,23 @@ func (s *session) tryOpen(ctx context.Context) (g *generation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if after.Stamp.Size < size {
-		return nil, fmt.Errorf("%w: %d bytes, then %d", errChanged, size, after.Stamp.Size)
+	if now := after.Stamp; now != info.Stamp && now.Size <= src.Size && s.journalOf() == nil {
+		return nil, fmt.Errorf("%w: %s, then %s", errChanged, info.Stamp, now)
 	}
-	g = &generation{file: f, replay: r, stamp: info.Stamp, readAt: readAt, logs: map[logKey]*viewLog{}}
-	g.refs.Store(1)
-	if err := g.sumHead(); err != nil {
-		return nil, err
-	}
-	g.id = s.e.generationOf(ctx, s.key, r, f)
-	s.e.setInfo(s, info)
+	g = s.newGeneration(s.e.generationOf(ctx, s.key, held.Replay, f), f, held.Replay, held.Known)
+	g.unserved.Store(!held.Hit)
 	return g, nil
+}
+
+func (s *session) journalOf() *journal.Journal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.journal
+}
+
+// source is the session's file as a replay reads it.
+func (s *session) source(f vfs.File, st stamp.Stamp) replay.Source {
+	return replay.Source{ReaderAt: f, Size: s.readable(st.Size), Stamp: st, Writes: s.writes.Load()}
 }
 
 // readable is how far readers may look: of a file with a journal up to its
@@ -216,44 +232,17 @@ func (s *session) readable(size int64) int64 {
 	return size
 }
 
-// load gets the replay of the file from the cache or builds it.
-func (s *session) load(ctx context.Context, f vfs.File, st stamp.Stamp, size int64) (*replay.Replay, time.Time, error) {
-	readAt := s.e.o.Now()
-	r, err := s.e.cache.Load(ctx, s.key, st, func(ctx context.Context) (*replay.Replay, time.Time, error) {
-		r, err := replay.Build(ctx, f, size, s.e.replayOptions())
-		return r, readAt, err
-	})
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: %w", errChanged, err)
-	}
-	if err != nil {
-		return nil, readAt, err
-	}
-	// A cached replay may end before what may be read by now.
-	if err := r.Extend(ctx, f, size); err != nil {
-		return nil, readAt, err
-	}
-	return r, readAt, nil
-}
-
 func (e *Engine) replayOptions() replay.Options {
 	return replay.Options{RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters}
 }
 
-// sumHead remembers the beginning of the file.
-func (g *generation) sumHead() error {
-	g.headSize = min(headBytes, g.replay.Head().Offset)
-	sum, err := sumRange(g.file, g.headSize)
-	g.headSum = sum
-	return err
-}
-
-func sumRange(f io.ReaderAt, n int64) (uint64, error) {
-	buf := make([]byte, n)
-	if got, err := f.ReadAt(buf, 0); int64(got) < n {
-		return 0, fmt.Errorf("%w: %d of %d bytes: %w", errChanged, got, n, err)
+// replayOptions are those of a replay that goes on with the file.
+func (s *session) replayOptions() replay.Options {
+	o := s.e.replayOptions()
+	if !s.owned {
+		o.Hole = s.waitsForHole
 	}
-	return xxhash.Sum64(buf), nil
+	return o
 }
 
 // log returns the chunk log of a view.

@@ -53,7 +53,7 @@ func (e *Engine) read(ctx context.Context, c wire.Command) (wire.ReadResult, err
 	if err != nil {
 		return wire.ReadResult{}, err
 	}
-	g, err := s.use(ctx)
+	g, err := s.use(ctx, false)
 	if err != nil {
 		return wire.ReadResult{}, err
 	}
@@ -110,7 +110,7 @@ func (g *generation) recordObject(ref wire.Ref) (*object, error) {
 	if begin < 0 {
 		return nil, nil
 	}
-	return &object{SectionReader: io.NewSectionReader(g.file, begin, ref.Bytes)}, nil
+	return &object{SectionReader: io.NewSectionReader(g.content, begin, ref.Bytes)}, nil
 }
 
 // messageObject returns a message as of its own record or, amended, as of the
@@ -133,9 +133,9 @@ func (g *generation) messageObject(v dialect.View, ref wire.Ref, amended bool) (
 	}
 	b := bodies.Body(slots[i], amended)
 	if b.Render == nil && !b.Fix {
-		return &object{SectionReader: io.NewSectionReader(g.file, b.Offset, b.Bytes)}, nil
+		return &object{SectionReader: io.NewSectionReader(g.content, b.Offset, b.Bytes)}, nil
 	}
-	m, err := dialect.AppendBody(nil, b, dialect.NewWindow(g.file))
+	m, err := dialect.AppendBody(nil, b, dialect.NewWindow(g.content))
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,7 @@ func newStoppedWorld(t testing.TB, change ...func(*Options)) *world {
 		StateDir: w.state, ReplayCacheBytes: DefaultReplayCacheBytes,
 		Roots:  []Root{{followedRoot, w.root}},
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		Timing: Timing{Quiet: 20 * time.Millisecond, Declare: 200 * time.Millisecond, Hole: 10 * time.Millisecond, Rest: 50 * time.Millisecond},
 	}
 	for _, f := range change {
 		f(&w.opt)
@@ -243,8 +244,16 @@ func (w *world) extendFile(path, content string) {
 // look brings a session up to its file now.
 func (w *world) look(name string) {
 	w.t.Helper()
-	if err := w.session(name).lookNow(context.Background()); err != nil {
-		w.fail.Fatalf("look at %s: %v", name, err)
+	s := w.session(name)
+	for {
+		if err := s.lookNow(context.Background()); err != nil {
+			w.fail.Fatalf("look at %s: %v", name, err)
+		}
+		wait, again := s.nextLook()
+		if p, _ := s.suspicion(); !again || !p.since.IsZero() && p.stamp.IsMissing() {
+			return
+		}
+		time.Sleep(wait) // as the session itself would
 	}
 }
 

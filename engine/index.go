@@ -126,11 +126,11 @@ func (s *session) rememberNow(g *generation) {
 // knowledge reads what the index is to hold. The stamp is read first: what
 // comes later is at least as new, so a file that has this stamp has no other.
 func (s *session) knowledge(g *generation) func(*kv.Batch) {
-	st, readAt := g.known()
+	known := g.known()
 	head := g.replay.Head()
 	name, rules := g.replay.Dialect()
 	signature := kv.Signature{
-		Stamp: st, ReadAt: readAt, BootID: s.e.bootID, Head: head,
+		Stamp: known.Stamp, ReadAt: s.e.o.Now(), BootID: s.e.bootID, Head: head,
 		Generation: g.id, Dialect: name, Rules: rules,
 	}
 	listing, checkpoints := listingOf(g), g.replay.Checkpoints()

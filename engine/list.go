@@ -298,8 +298,7 @@ func (s *session) describe(context.Context) wire.Session {
 	out.Created, out.Modified, out.State, out.DiagnosticsCount = l.Created, l.Modified, l.State, l.DiagnosticsCount
 	if g != nil {
 		head := g.cursor(g.replay.Head())
-		st, _ := g.known()
-		out.Bytes = st.Size // s.info may be older
+		out.Bytes = g.known().Stamp.Size // s.info may be older
 		out.Head, out.Dialect = &head, dialectOf(g.replay)
 		return out
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sessiond/engine/vfs"
+	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
 
@@ -29,6 +30,7 @@ type Options struct {
 
 	FS     vfs.FS
 	Now    func() time.Time
+	Clock  stamp.Clock // by which stamps are believed; nil: the machine's
 	Logger *slog.Logger
 
 	Version    string

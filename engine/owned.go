@@ -34,7 +34,7 @@ func (s *session) openJournal(ctx context.Context) error {
 			"offset", t.Offset, "bytes", t.Bytes, "copy", t.Copy, "error", errText(t.CopyErr))
 	}
 	s.mu.Lock()
-	s.journal, s.writes = j, 0
+	s.journal, s.foreign = j, 0
 	s.degraded = nil
 	s.mu.Unlock()
 	return nil
@@ -54,12 +54,16 @@ func (s *session) committed(head *journal.Head, _ []byte) {
 		return
 	}
 	defer g.release()
+	writes, before := s.writes.Add(1), g.replay.Head()
 	if err := g.replay.Extend(s.e.ctx, g.file, head.Offset); err != nil && s.e.ctx.Err() == nil {
 		// Readers stay behind; the next commit or opening tries again.
 		s.e.o.Logger.Error("appended records not read back", "session", s.key, "error", err)
 		return
 	}
-	g.setKnown(head.Stamp, s.e.o.Now())
+	if g.replay.Head() != before {
+		g.unserved.Store(true)
+	}
+	g.setKnown(replay.Known{Stamp: head.Stamp, Writes: writes, Proof: s.e.trust.Vouch(head.Stamp)})
 	s.remember(g)
 	s.wake()
 }

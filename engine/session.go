@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sessiond/engine/journal"
@@ -33,26 +34,31 @@ type session struct {
 	group group // of the journal's goroutine
 
 	opening chan struct{} // one token: who has it may open, check or close
+	writes  atomic.Uint64 // write generation: durable appends, and losses of the file
 
-	mu       sync.Mutex
-	label    string               // the header's id, "" while not known; guarded by mu
-	labelled bool                 // the index was asked for it; guarded by mu
-	info     vfs.Info             // of the file as last seen; guarded by mu
-	infoErr  error                // why it cannot be read; guarded by mu
-	aliases  []string             // guarded by mu
-	gen      *generation          // nil: not open; guarded by mu
-	journal  *journal.Journal     // owned and open; guarded by mu
-	writes   uint64               // of other programs, reported of journal; guarded by mu
-	writesAt time.Time            // when they were reported; guarded by mu
-	degraded error                // why an owned session is read-only; guarded by mu
-	streams  map[*stream]struct{} // guarded by mu
-	pins     int                  // commands and streams that need gen to stay open; guarded by mu
-	used     time.Time            // guarded by mu
-	gone     bool                 // no file any more; guarded by mu
-	missing  time.Time            // since when the file is not there; guarded by mu
-	asked    uint64               // looks at the file that were asked for; guarded by mu
-	looked   uint64               // of these, those that are done; guarded by mu
-	looking  bool                 // one runs; guarded by mu
+	mu        sync.Mutex
+	label     string               // the header's id, "" while not known; guarded by mu
+	labelled  bool                 // the index was asked for it; guarded by mu
+	info      vfs.Info             // of the file as last seen; guarded by mu
+	infoErr   error                // why it cannot be read; guarded by mu
+	aliases   []string             // guarded by mu
+	gen       *generation          // nil: not open; guarded by mu
+	journal   *journal.Journal     // owned and open; guarded by mu
+	foreign   uint64               // writes of other programs, reported of journal; guarded by mu
+	foreignAt time.Time            // when they were reported; guarded by mu
+	degraded  error                // why an owned session is read-only; guarded by mu
+	streams   map[*stream]struct{} // guarded by mu
+	pins      int                  // commands and streams that need gen to stay open; guarded by mu
+	used      time.Time            // guarded by mu
+	gone      bool                 // no file any more; guarded by mu
+	suspected suspicion            // of the file; guarded by mu
+	holes     holes                // that wait in it; guarded by mu
+	rest      rest                 // when it is compared in the background; guarded by mu
+	doubted   bool                 // the next look is to compare the content; guarded by mu
+	again     bool                 // a look is asked for later; guarded by mu
+	asked     uint64               // looks at the file that were asked for; guarded by mu
+	looked    uint64               // of these, those that are done; guarded by mu
+	looking   bool                 // one runs; guarded by mu
 }
 
 func keyOf(r Root, rel string) string { return r.Name + ":" + filepath.ToSlash(rel) }
@@ -106,15 +112,24 @@ func (s *session) releaseToken() { <-s.opening }
 
 // use opens the session if needed, brings a followed one up to its file, and
 // returns its generation, retained for the caller and kept open until done.
-func (s *session) use(ctx context.Context) (*generation, error) {
+// prove asks for the content to be compared where the stamp proves nothing:
+// who begins to read does, who goes on needs not.
+func (s *session) use(ctx context.Context, prove bool) (*generation, error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer s.releaseToken()
-	if err := s.ready(ctx); err != nil {
+	s.mu.Lock()
+	open := s.gen != nil
+	s.mu.Unlock()
+	if err := s.ready(ctx, prove); err != nil {
 		return nil, err
 	}
-	return s.pin()
+	g, err := s.pin()
+	if err == nil && !g.unserved.Swap(false) && open { // what opening found, the cache has counted
+		s.e.counters.CacheHits.Add(1)
+	}
+	return g, err
 }
 
 // done ends what use began, with the generation that is held now.
@@ -127,7 +142,7 @@ func (s *session) done(g *generation) {
 }
 
 // ready makes the current generation what the file is. Called with the token.
-func (s *session) ready(ctx context.Context) error {
+func (s *session) ready(ctx context.Context, prove bool) error {
 	s.mu.Lock()
 	gone, g, j := s.gone, s.gen, s.journal
 	s.mu.Unlock()
@@ -139,7 +154,10 @@ func (s *session) ready(ctx context.Context) error {
 	case g == nil:
 		return s.open(ctx)
 	case j == nil: // else only the journal moves the head
-		return s.refresh(ctx)
+		if err := s.refresh(ctx, prove); err != nil {
+			return err
+		}
+		return s.settle(ctx)
 	}
 	return nil
 }
@@ -197,7 +215,6 @@ func (s *session) install(g *generation) {
 	s.mu.Lock()
 	old := s.gen
 	s.gen = g
-	s.missing = time.Time{}
 	s.infoErr = nil
 	s.mu.Unlock()
 	s.e.mu.Lock()
@@ -207,6 +224,9 @@ func (s *session) install(g *generation) {
 		old.release()
 	}
 	s.e.watcher.Hot(s.path, s.hasStreams())
+	if g.known().Proof == 0 {
+		s.restless()
+	}
 	s.learnLabel(g)
 	s.remember(g)
 	s.wake()
@@ -322,25 +342,20 @@ func (s *session) shut(ctx context.Context) error {
 	}
 	if g != nil {
 		s.rememberNow(g)
-		s.keepReplay(g, j != nil)
+		s.keepReplay(g)
 		g.release()
 	}
 	return err
 }
 
-// keepReplay gives the replay to the cache. One whose file was written
-// through a journal is as good now as when it was read: the stamp is that of
-// the journal's last write, and nobody has written since.
-func (s *session) keepReplay(g *generation, journaled bool) {
-	st, readAt := g.known()
+// keepReplay gives the replay to the cache.
+func (s *session) keepReplay(g *generation) {
+	known := g.known()
 	info, err := g.file.Info()
-	if err != nil || info.Stamp != st {
+	if err != nil || info.Stamp != known.Stamp {
 		return
 	}
-	if journaled {
-		readAt = s.e.o.Now()
-	}
-	s.e.cache.Put(s.key, g.replay, st, readAt)
+	s.e.cache.Put(s.key, g.replay, known)
 }
 
 // dialectOf returns the replay's dialect, nil while the file is too short to

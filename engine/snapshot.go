@@ -67,7 +67,7 @@ func (st *stream) startSnapshot(purpose, reason string, from *generation) error 
 		v = st.viewOfReplay(r)
 		if v.cut != head { // it grew in between
 			var err error
-			if d, err = r.Verify(st.g.file, v.cut); err != nil {
+			if d, err = r.Verify(st.g.content, v.cut); err != nil {
 				return err
 			}
 		}
@@ -104,11 +104,11 @@ func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 	}
 	log := st.g.log(st.e.o, st.e.budget, logKey{st.view, wire.EncodingJSON})
 	if st.view == wire.ViewRecords {
-		sn.source = &recordPacker{src: st.g.file, cut: v.cut}
+		sn.source = &recordPacker{src: st.g.content, cut: v.cut}
 		sn.chunks = log.Snapshot(sn.source)
 		return
 	}
-	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: st.g.file}
+	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: st.g.content}
 	sn.source = p
 	shared := v.replay == st.g.replay
 	if shared {

@@ -107,7 +107,7 @@ func (st *stream) Next() (wire.Frame, bool, error) {
 // borrowWindow gives the stream a window for the time of a call.
 func (st *stream) borrowWindow() (giveBack func()) {
 	w := windows.Get().(*dialect.Window)
-	w.Reset(st.g.file)
+	w.Reset(st.g.content)
 	st.window = w
 	return func() {
 		st.window = nil
@@ -124,7 +124,7 @@ func (st *stream) next() (wire.Frame, bool, error) {
 	switch {
 	case st.removed, st.ctx.Err() != nil:
 		return wire.Frame{}, false, io.EOF
-	case st.doubt.err != nil && !st.s.hasLooked(st.doubt.look):
+	case st.doubt.err != nil && (!st.s.hasLooked(st.doubt.look) || st.s.unsure()):
 		return wire.Frame{}, false, nil // woken when it has
 	}
 	if err := st.turn(); err != nil {
@@ -140,6 +140,9 @@ func (st *stream) next() (wire.Frame, bool, error) {
 	if st.ctx.Err() != nil {
 		return wire.Frame{}, false, io.EOF
 	}
+	st.s.mu.Lock()
+	st.s.doubted = true
+	st.s.mu.Unlock()
 	st.doubt = doubt{err, st.s.kick()}
 	return wire.Frame{}, false, nil
 }
@@ -187,12 +190,12 @@ func (st *stream) turn() error {
 	}
 	old := st.g
 	st.g = g
-	st.window.Reset(g.file)
+	st.window.Reset(g.content)
 	st.reader, st.doubt = nil, doubt{}
 	defer old.release()
 	if g.replay == old.replay { // the same history in another file
 		if st.snap != nil {
-			st.snap.source.reset(g.file)
+			st.snap.source.reset(g.content)
 		}
 		return nil
 	}

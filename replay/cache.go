@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -13,42 +12,51 @@ import (
 )
 
 // Cache holds at most one replay a session, bounded by the memory that they
-// hold. It is a hint: a session that is not in it is read again.
-//
-// An entry is valid while the file's whole stamp is the one it was read under
-// and that stamp had rested for a second when the reading began.
+// hold. It is a hint: a session that is not in it is read again. What it holds
+// is good as far as Renew makes it good.
 type Cache struct {
-	store    *ristretto.Cache[string, *cached] // nil: off
+	store    *ristretto.Cache[string, *Held] // nil: off
+	bound    int64
+	trust    *stamp.Trust
 	counters *Counters
 
 	mu     sync.Mutex
 	flight map[string]*flight
 }
 
-type cached struct {
-	replay *Replay
-	stamp  stamp.Stamp
-	readAt time.Time
+// Held is a replay with what it was read under.
+type Held struct {
+	*Replay
+	Known
+	// Hit says that no record was read for the call that returned it.
+	Hit bool
 }
 
 type flight struct {
 	done   chan struct{}
-	result *cached
+	src    Source // without a reader
+	result *Held
 	err    error
 }
 
-// NewCache returns a cache of bytes; 0 turns it off, so that every Load
-// builds. counters, if not nil, are counted up.
-func NewCache(bytes int64, counters *Counters) (*Cache, error) {
+// realShare is how much memory the library and the garbage collector need for
+// a byte of replays, about: the costs that are held at once are so much less
+// than what the caller allows.
+const realShare = 2
+
+// NewCache returns a cache that takes about so many bytes of memory; 0 turns
+// it off, so that every Load builds. counters, if not nil, are counted up.
+func NewCache(bytes int64, trust *stamp.Trust, counters *Counters) (*Cache, error) {
 	if counters == nil {
 		counters = new(Counters)
 	}
-	c := &Cache{counters: counters, flight: map[string]*flight{}}
+	c := &Cache{counters: counters, trust: trust, bound: bytes, flight: map[string]*flight{}}
 	if bytes <= 0 {
+		c.bound = 0
 		return c, nil
 	}
-	store, err := ristretto.NewCache(&ristretto.Config[string, *cached]{
-		NumCounters: 100_000, MaxCost: bytes, BufferItems: 64, IgnoreInternalCost: true,
+	store, err := ristretto.NewCache(&ristretto.Config[string, *Held]{
+		NumCounters: 100_000, MaxCost: max(bytes/realShare, 1), BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replay: cache of %d bytes: %w", bytes, err)
@@ -57,83 +65,100 @@ func NewCache(bytes int64, counters *Counters) (*Cache, error) {
 	return c, nil
 }
 
-// Load returns the session's replay for a file with this stamp: the one held
-// if it is valid, else what build makes; concurrent calls of one session
-// share one build. build returns the time at which it began to read. Where it
-// fails because its caller gave up, the others do not.
-func (c *Cache) Load(ctx context.Context, key string, st stamp.Stamp, build func(context.Context) (*Replay, time.Time, error)) (*Replay, error) {
+// Load returns the session's replay up to src: the one held, renewed, or else
+// what build makes of the whole file. Concurrent calls of one session share
+// the work; where it fails because its caller gave up, the others do not.
+func (c *Cache) Load(ctx context.Context, key string, src Source, build func(context.Context) (*Replay, error)) (Held, error) {
 	for {
 		c.mu.Lock()
 		f, flying := c.flight[key]
 		if !flying {
-			if r := c.get(key, st); r != nil { // also what a flight just brought
-				c.mu.Unlock()
-				c.counters.CacheHits.Add(1)
-				return r, nil
-			}
-			f = &flight{done: make(chan struct{})}
+			f = &flight{done: make(chan struct{}), src: src}
+			f.src.ReaderAt = nil
 			c.flight[key] = f
 			c.mu.Unlock()
-			c.counters.CacheMisses.Add(1)
-			return c.fly(ctx, key, st, f, build)
+			return c.fly(ctx, key, src, f, build)
 		}
 		c.mu.Unlock()
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return Held{}, ctx.Err()
 		}
+		same := f.src.Stamp == src.Stamp && f.src.Writes == src.Writes && f.src.Size == src.Size
 		switch {
-		case f.result != nil && f.result.stamp == st:
-			return f.result.replay, nil
+		case f.result != nil && same:
+			c.counters.CacheHits.Add(1)
+			return Held{f.result.Replay, f.result.Known, true}, nil
 		case f.err != nil && !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded):
-			return nil, f.err
+			return Held{}, f.err
 		}
 	}
 }
 
-func (c *Cache) fly(ctx context.Context, key string, st stamp.Stamp, f *flight, build func(context.Context) (*Replay, time.Time, error)) (*Replay, error) {
+func (c *Cache) fly(ctx context.Context, key string, src Source, f *flight, build func(context.Context) (*Replay, error)) (Held, error) {
 	defer func() {
 		c.mu.Lock()
 		delete(c.flight, key)
 		c.mu.Unlock()
 		close(f.done)
 	}()
-	r, readAt, err := build(ctx)
+	h, err := c.renew(ctx, key, src)
+	if h == nil && err == nil {
+		c.counters.CacheMisses.Add(1)
+		known := Known{Stamp: src.Stamp, Writes: src.Writes, Proof: c.trust.Prove(src.Stamp)}
+		var r *Replay
+		if r, err = build(ctx); err == nil {
+			h = &Held{Replay: r, Known: known}
+			c.Put(key, r, known)
+		}
+	}
 	if err != nil {
 		f.err = err
-		return nil, err
+		return Held{}, err
 	}
-	f.result = &cached{r, st, readAt}
-	c.Put(key, r, st, readAt)
-	return r, nil
+	f.result = h
+	if h.Hit {
+		c.counters.CacheHits.Add(1)
+	}
+	return *h, nil
 }
 
-func (c *Cache) get(key string, st stamp.Stamp) *Replay {
+// renew returns what is held, made good, or nil where there is nothing or it
+// is of another history.
+func (c *Cache) renew(ctx context.Context, key string, src Source) (*Held, error) {
 	if c.store == nil {
-		return nil
+		return nil, nil
 	}
-	e, ok := c.store.Get(key)
+	held, ok := c.store.Get(key)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	if e.stamp != st || !st.TrustedAt(e.readAt) {
+	head := held.Head()
+	known, err := held.Renew(ctx, src, held.Known, c.trust)
+	switch {
+	case errors.Is(err, stamp.ErrMismatch):
 		c.counters.Invalidate.Add(1)
 		c.Drop(key)
-		return nil
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return e.replay
+	if known != held.Known {
+		c.Put(key, held.Replay, known)
+	}
+	return &Held{held.Replay, known, held.Head() == head}, nil
 }
 
-// Put gives a replay of a file with this stamp to the cache. The library
+// Put gives a replay to the cache with what it was read under. The library
 // does not evict when a held entry grows, so the old one is dropped first; and
 // a new one is seen only after a while, so Put waits for that.
-func (c *Cache) Put(key string, r *Replay, st stamp.Stamp, readAt time.Time) {
+func (c *Cache) Put(key string, r *Replay, k Known) {
 	if c.store == nil {
 		return
 	}
 	c.store.Del(key)
-	c.store.Set(key, &cached{r, st, readAt}, r.Bytes())
+	c.store.Set(key, &Held{Replay: r, Known: k}, r.Bytes())
 	c.store.Wait()
 }
 
@@ -144,13 +169,12 @@ func (c *Cache) Drop(key string) {
 	}
 }
 
-// Bytes is the cost of what the cache holds and its bound.
+// Bytes is about the memory of what the cache holds, and its bound.
 func (c *Cache) Bytes() (held, bound int64) {
 	if c.store == nil {
 		return 0, 0
 	}
-	bound = c.store.MaxCost()
-	return bound - c.store.RemainingCost(), bound
+	return realShare * (c.store.MaxCost() - c.store.RemainingCost()), c.bound
 }
 
 // Close ends the cache's goroutines. No call may run beside it.

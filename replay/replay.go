@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
@@ -23,6 +24,10 @@ type Options struct {
 	// Diagnostics, if set, gets every line's findings in file order as they
 	// are found, without a bound, each once.
 	Diagnostics func(jsonl.Diagnostic)
+	// Hole, if set, is asked about every complete record that holds NUL bytes,
+	// by its offset: while it says so the record and all behind it wait, for
+	// a file system may show a length before the bytes.
+	Hole func(offset int64) (wait bool)
 	// Counters, if set, are counted up.
 	Counters *Counters
 }
@@ -71,6 +76,7 @@ type Tail struct {
 	Offset int64
 	Bytes  int64
 	NULs   bool // it holds NUL bytes
+	Hole   bool // complete records wait in it for NUL bytes to be filled
 }
 
 // DiagnosticsMax bounds the line findings that a replay holds.
@@ -87,8 +93,23 @@ type Replay struct {
 	grow     sync.Mutex // one Extend at a time; taken before mu
 	observed uint64     // records that Observe and Diagnostics were told of; guarded by grow
 
+	marks atomic.Pointer[marks]
+
 	mu sync.RWMutex
 	reading
+}
+
+// marks are the points of a replay whose digests are known. They are read
+// without a lock: what a source gives to a reader that holds the lock may
+// depend on them.
+type marks struct {
+	head        stamp.Point
+	checkpoints stamp.Checkpoints
+}
+
+// markLocked publishes the points as they are now.
+func (r *Replay) markLocked() {
+	r.marks.Store(&marks{r.head, r.checkpoints[:len(r.checkpoints):len(r.checkpoints)]})
 }
 
 // reading is what was read of a file, in one understanding of it. It is
@@ -106,18 +127,30 @@ type reading struct {
 	diagnostics []jsonl.Diagnostic
 	truncated   bool
 	tail        Tail
+
+	end   int64       // how far the file was looked at
+	empty bool        // what was looked at first was a file without bytes
+	built bool        // a scan has made it
+	front stamp.Point // the first record's end that is far enough to tell files apart
+	near  []near      // the last places from which the digest may go on, ascending
+}
+
+// near is a record's end with the digest there.
+type near struct {
+	stamp.Point
+	digest *stamp.Digest
 }
 
 // Build reads a whole file of the given size.
 func Build(ctx context.Context, src io.ReaderAt, size int64, opt Options) (*Replay, error) {
 	r := &Replay{opt: opt, reading: newReading(nil, 0)}
+	r.markLocked()
 	if r.opt.Counters == nil {
 		r.opt.Counters = new(Counters)
 	}
 	if err := r.Extend(ctx, src, size); err != nil {
 		return nil, err
 	}
-	r.opt.Counters.Builds.Add(1)
 	return r, nil
 }
 
@@ -131,11 +164,7 @@ func newReading(f dialect.Family, hint int) reading {
 }
 
 // Head is the end of the last complete record read.
-func (r *Replay) Head() stamp.Point {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.head
-}
+func (r *Replay) Head() stamp.Point { return r.marks.Load().head }
 
 // HeadDigest returns the head with a digest that can go on from it.
 func (r *Replay) HeadDigest() (stamp.Point, *stamp.Digest) {
@@ -145,11 +174,7 @@ func (r *Replay) HeadDigest() (stamp.Point, *stamp.Digest) {
 }
 
 // Checkpoints returns the digest's checkpoints so far.
-func (r *Replay) Checkpoints() stamp.Checkpoints {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.checkpoints[:len(r.checkpoints):len(r.checkpoints)]
-}
+func (r *Replay) Checkpoints() stamp.Checkpoints { return r.marks.Load().checkpoints }
 
 // Dialect returns the family's name and its rules revision.
 func (r *Replay) Dialect() (name, rules string) {
@@ -186,7 +211,8 @@ const (
 func (r *Replay) Bytes() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	n := int64(len(r.checkpoints))*checkpointBytes + int64(len(r.diagnostics))*diagnosticBytes + replayBytes
+	n := int64(len(r.checkpoints))*checkpointBytes + int64(len(r.near))*checkpointBytes +
+		int64(len(r.diagnostics))*diagnosticBytes + replayBytes
 	if r.session != nil {
 		n += r.session.Bytes()
 	}

@@ -22,8 +22,19 @@ const pieceBytes = 4 << 20
 func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error {
 	r.grow.Lock()
 	defer r.grow.Unlock()
-	if size < r.head.Offset {
+	switch {
+	case size < r.head.Offset:
 		return fmt.Errorf("replay: file of %d bytes ends before the head at %d: %w", size, r.head.Offset, io.ErrUnexpectedEOF)
+	case size == 0 && r.head.Offset == 0:
+		r.mu.Lock()
+		r.empty, r.end, r.tail = true, 0, Tail{State: TailClean}
+		r.mu.Unlock()
+		return nil
+	case r.head.Offset == size:
+		r.mu.Lock()
+		r.end, r.tail = size, Tail{State: TailClean, Offset: size}
+		r.mu.Unlock()
+		return nil
 	}
 	if !r.final {
 		f, final, err := detect(src, size, r.opt)
@@ -62,6 +73,7 @@ func (r *Replay) restarted(err error) (next reading, ok bool) {
 // keep the old one until the new one is whole, so the head never goes back.
 func (r *Replay) again(ctx context.Context, src io.ReaderAt, size int64, next reading) error {
 	fresh := &Replay{opt: r.opt, observed: r.observed}
+	next.empty = r.empty && r.head.Offset == 0
 	for ok := true; ok; {
 		fresh.reading = next
 		err := fresh.scan(ctx, src, size)
@@ -72,6 +84,7 @@ func (r *Replay) again(ctx context.Context, src io.ReaderAt, size int64, next re
 	r.observed = fresh.observed
 	r.mu.Lock()
 	r.reading = fresh.reading
+	r.markLocked()
 	r.mu.Unlock()
 	return nil
 }
@@ -88,7 +101,7 @@ func (r *Replay) tailGoesOn(src io.ReaderAt, size int64) (bool, error) {
 		return false, err
 	}
 	r.mu.Lock()
-	r.tail.Bytes = size - r.tail.Offset
+	r.tail.Bytes, r.end = size-r.tail.Offset, size
 	r.mu.Unlock()
 	return true, nil
 }
@@ -100,12 +113,7 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 		keys = r.family.Keys()
 	}
 	from := r.head
-	if from.Offset == 0 {
-		r.opt.Counters.FullScans.Add(1)
-	} else {
-		r.opt.Counters.TailScans.Add(1)
-		r.opt.Counters.Extensions.Add(1)
-	}
+	r.countScan()
 	p := &producer{digest: r.digest.Clone(), keys: jsonl.NewScanner(keys), last: r.lastCheckpoint()}
 	p.lines = jsonl.NewReader(src, from.Offset, size, jsonl.ReaderOptions{
 		BufferBytes: r.bufferBytes(size - from.Offset), RecordBytesMax: r.opt.RecordBytesMax, Keys: keys, Digest: p.digest,
@@ -118,9 +126,43 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 		if err != nil || !more {
 			r.opt.Counters.BytesRead.Add(uint64(r.head.Offset - from.Offset))
 			r.opt.Counters.LinesParsed.Add(r.head.Sequence - from.Sequence)
+			if errors.Is(err, errHole) {
+				r.mu.Lock()
+				r.tail = Tail{State: TailUnterminated, Offset: r.head.Offset, Bytes: size - r.head.Offset, NULs: true, Hole: true}
+				r.mu.Unlock()
+				err = nil
+			}
+			if err == nil {
+				r.mu.Lock()
+				r.end = size
+				r.mu.Unlock()
+			}
 			return err
 		}
 	}
+}
+
+// errHole ends a scan before a record that Hole makes wait.
+var errHole = errors.New("replay: NUL bytes that may be filled yet")
+
+// countScan counts a scan from the head on, and what it makes: a file that was
+// empty when it was first looked at is known up to its start, so that what
+// came since is a tail.
+func (r *Replay) countScan() {
+	c := r.opt.Counters
+	if r.head.Offset == 0 && !r.empty {
+		c.FullScans.Add(1)
+	} else {
+		c.TailScans.Add(1)
+	}
+	if r.built {
+		c.Extensions.Add(1)
+	} else {
+		c.Builds.Add(1)
+	}
+	r.mu.Lock()
+	r.built = true
+	r.mu.Unlock()
 }
 
 func (r *Replay) bufferBytes(left int64) int {
@@ -157,6 +199,7 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 	}
 	if err != nil {
 		r.rehash(src)
+		r.noteNear()
 	}
 	r.head.Digest = r.digest.Sum64()
 	if more || err != nil {
@@ -165,6 +208,7 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 	if r.session != nil {
 		r.session.Commit()
 	}
+	r.markLocked()
 	if cerr := s.ctx.Err(); cerr != nil && err == nil {
 		err = cerr
 	}
@@ -181,6 +225,9 @@ func (s *scanner) batch(b *batch) (more bool, err error) {
 				return false, err
 			}
 			break
+		}
+		if r.opt.Hole != nil && bytes.IndexByte(line.Text, 0) >= 0 && r.opt.Hole(line.Offset) {
+			return false, errHole
 		}
 		if err := s.record(line, false); err != nil {
 			return false, err
@@ -199,7 +246,31 @@ func (s *scanner) batch(b *batch) (more bool, err error) {
 		r.head.Digest = r.digest.Sum64()
 		r.checkpoints = append(r.checkpoints, stamp.Checkpoint{Point: r.head, State: r.digest.State()})
 	}
+	r.noteNear()
 	return b.err == nil, nil
+}
+
+// Distances of the places that a comparison of a file's ends uses.
+const (
+	frontBytes = 4 << 10  // from the start, at least
+	nearBytes  = 64 << 10 // before the head, at least
+	nearStep   = 16 << 10 // between two places
+)
+
+// noteNear remembers the place at the head.
+func (r *Replay) noteNear() {
+	if r.front.Offset < frontBytes && r.head.Offset > r.front.Offset {
+		r.front = r.head
+		r.front.Digest = r.digest.Sum64()
+	}
+	n := len(r.near)
+	if n > 0 && r.head.Offset-r.near[n-1].Offset < nearStep {
+		return
+	}
+	for len(r.near) > 1 && r.head.Offset-r.near[1].Offset >= nearBytes {
+		r.near = r.near[1:]
+	}
+	r.near = append(r.near[:len(r.near):len(r.near)], near{r.head, r.digest.Clone()})
 }
 
 // rehash makes the digest that of the head again: a read error may leave part

@@ -142,6 +142,15 @@ func (OS) SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Type implements FS.
+func (OS) Type(path string) (string, error) {
+	var st unix.Statfs_t
+	if err := ignoringEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return typeName(&st), nil
+}
+
 // osFile is a File of the operating system.
 type osFile struct{ *os.File }
 

@@ -13,3 +13,5 @@ func datasync(f *os.File) error { return f.Sync() }
 func tryLock(fd uintptr) error { return unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB) }
 
 func ctimeNano(st *syscall.Stat_t) int64 { return st.Ctimespec.Nano() }
+
+func typeName(st *unix.Statfs_t) string { return unix.ByteSliceToString(st.Fstypename[:]) }

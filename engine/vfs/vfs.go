@@ -38,6 +38,9 @@ type FS interface {
 	MkdirAll(path string, mode fs.FileMode) error
 	// SyncDir makes the entries of a folder durable.
 	SyncDir(path string) error
+	// Type names the type of the file system that a path is on ("ext4"), ""
+	// for one that is not known here.
+	Type(path string) (string, error)
 }
 
 // File is one open file. ReadAt is safe for concurrent use; the rest belongs

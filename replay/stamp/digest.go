@@ -78,10 +78,14 @@ const CheckpointBytes = 1 << 20
 // that was handed out stays valid.
 type Checkpoints []Checkpoint
 
+// After returns the index of the first checkpoint behind offset.
+func (c Checkpoints) After(offset int64) int {
+	return sort.Search(len(c), func(i int) bool { return c[i].Offset > offset })
+}
+
 // Before returns the last checkpoint at or before offset, else the start.
 func (c Checkpoints) Before(offset int64) (Point, *Digest) {
-	i := sort.Search(len(c), func(i int) bool { return c[i].Offset > offset })
-	for i--; i >= 0; i-- {
+	for i := c.After(offset) - 1; i >= 0; i-- {
 		if d, err := c[i].State.Resume(); err == nil {
 			return c[i].Point, d
 		}

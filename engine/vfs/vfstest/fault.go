@@ -26,6 +26,7 @@ const (
 	Remove     Op = "remove"
 	MkdirAll   Op = "mkdir_all"
 	SyncDir    Op = "sync_dir"
+	Type       Op = "type"
 	ReadAt     Op = "read_at"
 	Write      Op = "write"
 	Position   Op = "position"
@@ -203,6 +204,11 @@ func (f *FS) Remove(path string) error {
 // MkdirAll implements vfs.FS.
 func (f *FS) MkdirAll(path string, mode fs.FileMode) error {
 	return f.do(MkdirAll, path, func() error { return f.under.MkdirAll(path, mode) })
+}
+
+// Type implements vfs.FS.
+func (f *FS) Type(path string) (string, error) {
+	return try(f, Type, path, func() (string, error) { return f.under.Type(path) })
 }
 
 // SyncDir implements vfs.FS.
