@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
@@ -109,6 +110,13 @@ func useDamaged(t *testing.T, path string, b []byte, write bool) {
 	for _, i := range []int{0, sampleSessions / 2, sampleSessions - 1} {
 		x.Listing(ctx, key(i))
 		x.Checkpoints(ctx, key(i))
+		x.View(ctx, key(i), viewNames[0])
+	}
+	readViews(t, x)
+	for k, got := range readTombstones(t, x) {
+		if k != key(sampleSessions) && k != key(sampleSessions+1) || got != tombstone(int(got.Bytes/1000)) {
+			t.Errorf("tombstone of %q: got %+v", k, got)
+		}
 	}
 	if !write {
 		return
@@ -182,13 +190,14 @@ func TestCheck_AcceptsWhatBboltWrites(t *testing.T) {
 			keep := rnd.Float64()
 			var ops []op
 			for range n {
-				o := op{bucket: sessionBuckets[rnd.IntN(len(sessionBuckets))], key: []byte(fmt.Sprint(rnd.IntN(300)))}
+				o := op{bucket: allBuckets[rnd.IntN(len(allBuckets))], key: []byte(fmt.Sprint(rnd.IntN(300)))}
+				o.prefix = rnd.IntN(20) == 0
 				if rnd.Float64() < keep {
 					o.value = make([]byte, rnd.IntN(1<<rnd.IntN(14))+1)
 				}
 				ops = append(ops, o)
 			}
-			if err := db.Update(func(tx *bbolt.Tx) error { return apply(tx, ops) }); err != nil {
+			if err := db.Update(func(tx *bbolt.Tx) error { return apply(tx, ops, time.Now()) }); err != nil {
 				t.Fatal(err)
 			}
 			b := readFile(t, path)

@@ -3,7 +3,9 @@ package kv
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +25,7 @@ import (
 func TestOpen_SetsAside(t *testing.T) {
 	good := sample(t, sampleSessions)
 	newer := slices.Concat(migrations.Steps, []migrations.Step{
-		{To: 2, Name: "of a later version", Apply: func(*bbolt.Tx) error { return nil }},
+		{To: migrations.Newest(migrations.Steps) + 1, Name: "of a later version", Apply: func(*bbolt.Tx) error { return nil }},
 	})
 	write := func(b []byte) func(*testing.T, string) {
 		return func(t *testing.T, path string) { writeFile(t, path, b) }
@@ -70,10 +72,14 @@ func TestOpen_SetsAside(t *testing.T) {
 			write(good)(t, path)
 			bolt(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketListings) })(t, path)
 		}, ErrDamaged, badInfix},
+		{"bucket of the last step missing", func(t *testing.T, path string) {
+			write(good)(t, path)
+			bolt(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketTombstones) })(t, path)
+		}, ErrDamaged, badInfix},
 		{"newer schema", func(t *testing.T, path string) {
 			o := Options{steps: newer}
 			mustClose(t, mustOpen(t, path, o))
-		}, ErrNewerSchema, schemaInfix + "2"},
+		}, ErrNewerSchema, schemaInfix + fmt.Sprint(migrations.Newest(newer))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "index.db")
@@ -295,6 +301,48 @@ func TestBadValue_IsAbsentAndCounted(t *testing.T) {
 	mustPut(t, x, sessions(1, 2))
 	if _, ok := x.Listing(ctx, key(1)); !ok {
 		t.Error("listing put again: got none, want one")
+	}
+}
+
+func TestBadValue_ViewsAndTombstones(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "index.db")
+	f := newFake()
+	x := mustOpen(t, path, f.options())
+	mustPut(t, x, views(20, 23))
+	mustPut(t, x, tombstones(30, 33))
+	mustClose(t, x)
+	b := readFile(t, path)
+	for _, value := range [][]byte{sampleView(21, 1).Data, binary.BigEndian.AppendUint64(nil, uint64(tombstone(31).Removed.UnixNano()))} {
+		at := bytes.LastIndex(b, value)
+		if at < 0 {
+			t.Fatal("value not found in the file")
+		}
+		for from := b; ; from = from[:at] { // a page that was replaced has it too
+			if at = bytes.LastIndex(from, value); at < 0 {
+				break
+			}
+			from[at+3] ^= 1
+		}
+	}
+	writeFile(t, path, b)
+	x = mustOpen(t, path, f.options())
+	if _, ok := x.View(ctx, key(21), viewNames[1]); ok {
+		t.Error("view: got one, want none")
+	}
+	if _, ok := x.View(ctx, key(21), viewNames[0]); !ok {
+		t.Error("view beside: got none, want one")
+	}
+	if _, ok := x.Tombstone(ctx, key(31)); ok {
+		t.Error("tombstone: got one, want none")
+	}
+	if n, m := len(readViews(t, x)), len(readTombstones(t, x)); n != 5 || m != 2 || f.badValues != 4 {
+		t.Errorf("got %d views, %d tombstones, %d bad values, want 5, 2, 4", n, m, f.badValues)
+	}
+	mustPut(t, x, tombstones(33, 34)) // drops the bad one
+	before := f.badValues
+	if m := len(readTombstones(t, x)); m != 3 || f.badValues != before {
+		t.Errorf("got %d tombstones, %d bad values more, want 3, none", m, f.badValues-before)
 	}
 }
 

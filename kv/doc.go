@@ -4,7 +4,7 @@
 //
 // # Schema
 //
-// The file is a bbolt database of schema 1 (see package migrations):
+// The file is a bbolt database of schema 2 (see package migrations):
 //
 //	meta
 //	  schema            number of the schema; its format is that of migrations
@@ -14,6 +14,11 @@
 //	  <session key>     listing, JSON of Listing
 //	checkpoints
 //	  <session key>     checkpoints of the linear digest, as stamp.Checkpoint.AppendBinary writes them, in order
+//	views
+//	  <session key> 0 <view name>
+//	                    chunk list of a view; a session may have several
+//	tombstones
+//	  <session key>     what is left of a session whose file was removed
 //
 // # Format of a value
 //
@@ -25,7 +30,7 @@
 // Numbers are big-endian. A value with another checksum or version is absent
 // and counted: bbolt has no page checksums and returns a flipped bit silently.
 //
-// A signature, version 1:
+// A signature, version 2; version 1 has no flags and is not trusted:
 //
 //	offset  bytes  content
 //	0       1      1
@@ -34,8 +39,37 @@
 //	49      24     head: sequence, offset, digest
 //	73      16     boot id
 //	89      16     generation
-//	105     1+d    dialect, after its length
-//	106+d   1+r    rules revision, after its length
+//	105     1      flags: bit 0 an equal stamp proves equal content, others 0
+//	106     1+d    dialect, after its length
+//	107+d   1+r    rules revision, after its length
+//
+// A view, version 1:
+//
+//	offset  bytes  content
+//	0       1      1
+//	1       8      chunk target in bytes
+//	9       24     head: sequence, offset, digest
+//	33      8      number of chunks
+//	41      8      bytes of all chunks
+//	49      1+r    rules revision, after its length
+//	50+r    2      number of segments
+//	52+r           names of the segments, each after its length (1 byte)
+//	...            data, in the form of package chunks, up to the end
+//
+// A tombstone, version 1:
+//
+//	offset  bytes  content
+//	0       1      1
+//	1       8      time of removal (ns since 1970)
+//	9       16     generation
+//	25      24     head: sequence, offset, digest
+//	49      8      bytes of the file
+//	57      1+i    id, after its length
+//
+// # Tombstones
+//
+// Each Put that puts one drops those over TombstoneAgeMax, and the oldest
+// beyond TombstonesMax.
 //
 // # Damage
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +40,7 @@ type fake struct {
 	badValues int
 }
 
-func newFake() *fake { return &fake{now: time.Unix(1_700_000_000, 0)} }
+func newFake() *fake { return &fake{now: buried} }
 
 func (f *fake) advance(d time.Duration) {
 	f.mu.Lock()
@@ -103,6 +105,7 @@ func signature(i int) Signature {
 		Generation: wire.Generation{9, byte(i)},
 		Dialect:    "pi",
 		Rules:      "pi-3",
+		Trusted:    i%2 == 1,
 	}
 }
 
@@ -111,8 +114,80 @@ func ptr[T any](v T) *T { return &v }
 func listing(i int) Listing {
 	return Listing{
 		ID: fmt.Sprint(i), Title: ptr("Title " + fmt.Sprint(i)), CWD: ptr("/home/user"), MessageCount: ptr(i),
-		RecordCount: ptr(int64(i)), State: &wire.State{Turn: wire.TurnIdle, Settings: []byte(`{}`)}, DialectState: []byte(`{"leaf":"x"}`),
+		RecordCount: ptr(int64(i)), State: &wire.State{Turn: wire.TurnIdle, Settings: []byte(`{}`)},
+		Path: "/sessions/" + fmt.Sprint(i), Leaf: ptr("x"), ContextCount: ptr(i / 2), Tail: i%2 == 1,
 	}
+}
+
+var viewNames = []string{"transcript", "context"}
+
+// sampleView is number k of the views of session i.
+func sampleView(i, k int) View {
+	return View{
+		Rules: "pi-3", Target: 512 << 10, At: signature(i).Head, Segments: []string{"a.seg", fmt.Sprint(i)}[:k+1],
+		Chunks: i, Bytes: int64(i) * 1000, Data: bytes.Repeat([]byte{byte(i), byte(k)}, 20),
+	}
+}
+
+// buried is when sample tombstones are from, and the time of a fake clock.
+var buried = time.Unix(1_700_000_000, 0)
+
+func tombstone(i int) Tombstone {
+	return Tombstone{
+		Removed: buried.Add(-time.Duration(i) * time.Second), ID: fmt.Sprint(i), Generation: wire.Generation{9, byte(i)},
+		Head: signature(i).Head, Bytes: int64(i) * 1000,
+	}
+}
+
+// views returns a batch of the views of sessions [from, to).
+func views(from, to int) *Batch {
+	b := &Batch{}
+	for i := from; i < to; i++ {
+		for k, name := range viewNames {
+			b.PutView(key(i), name, sampleView(i, k))
+		}
+	}
+	return b
+}
+
+// tombstones returns a batch of the tombstones of sessions [from, to).
+func tombstones(from, to int) *Batch {
+	b := &Batch{}
+	for i := from; i < to; i++ {
+		b.PutTombstone(key(i), tombstone(i))
+	}
+	return b
+}
+
+// readViews returns all views by key and name, and reports what is not as it
+// was put.
+func readViews(t testing.TB, x *Index) map[string]View {
+	t.Helper()
+	all := map[string]View{}
+	if err := x.Views(context.Background(), func(k, name string, v View) error {
+		all[k+" "+name] = v
+		i, n := v.Chunks, slices.Index(viewNames, name)
+		if n < 0 || k != key(i) || !reflect.DeepEqual(v, sampleView(i, n)) { // cmp is slow, and this runs for every flip
+			t.Errorf("view %q of %q: got %+v", name, k, v)
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("views: %v", err)
+	}
+	return all
+}
+
+// readTombstones returns all tombstones by key.
+func readTombstones(t testing.TB, x *Index) map[string]Tombstone {
+	t.Helper()
+	all := map[string]Tombstone{}
+	if err := x.Tombstones(context.Background(), func(k string, one Tombstone) error {
+		all[k] = one
+		return nil
+	}); err != nil {
+		t.Errorf("tombstones: %v", err)
+	}
+	return all
 }
 
 func checkpoints(n int) stamp.Checkpoints {
@@ -151,8 +226,8 @@ func readAll(t testing.TB, x *Index) map[string]Signature {
 	return all
 }
 
-// sampleDeleted sessions were deleted from a sample by its last transaction,
-// and come back where the newer meta page is damaged.
+// sampleDeleted sessions were removed from a sample by its last transaction,
+// which left tombstones, and come back where the newer meta page is damaged.
 const sampleDeleted = 2
 
 // sample is a closed index of n sessions, with pages so small that they form a
@@ -167,8 +242,10 @@ func sample(t testing.TB, n int) []byte {
 	if err := migrations.Run(db, migrations.Steps, 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []*Batch{sessions(0, n+sampleDeleted), deletion(n, n+sampleDeleted)} {
-		if err := db.Update(func(tx *bbolt.Tx) error { return apply(tx, b.ops) }); err != nil {
+	put := sessions(0, n+sampleDeleted)
+	put.ops = append(put.ops, views(0, n+sampleDeleted).ops...)
+	for _, b := range []*Batch{put, tombstones(n, n+sampleDeleted)} {
+		if err := db.Update(func(tx *bbolt.Tx) error { return apply(tx, b.ops, buried) }); err != nil {
 			t.Fatal(err)
 		}
 	}

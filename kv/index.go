@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +22,18 @@ var (
 	bucketSignatures  = []byte("signatures")
 	bucketListings    = []byte("listings")
 	bucketCheckpoints = []byte("checkpoints")
+	bucketViews       = []byte("views")
+	bucketTombstones  = []byte("tombstones")
 
-	sessionBuckets = [...][]byte{bucketSignatures, bucketListings, bucketCheckpoints}
+	sessionBuckets = [...][]byte{bucketSignatures, bucketListings, bucketCheckpoints} // keyed by session
+	allBuckets     = [...][]byte{bucketSignatures, bucketListings, bucketCheckpoints, bucketViews, bucketTombstones}
 )
 
-// sessionsPage is how many signatures one transaction copies.
-const sessionsPage = 1024
+// Bounds of what one transaction copies; one value may exceed the second.
+const (
+	pageEntriesMax = 1024
+	pageBytesMost  = 4 << 20
+)
 
 // Index is the index in one file. It is safe for concurrent use; there is one
 // writer at a time.
@@ -108,39 +115,71 @@ func (x *Index) Close(ctx context.Context) error {
 // it; where the index fails, the rest is absent. Sessions that are put while
 // it runs may be missed or seen.
 func (x *Index) Sessions(ctx context.Context, fn func(key string, s Signature) error) error {
+	return each(ctx, x, bucketSignatures, decodeSignature, fn)
+}
+
+// Views calls fn with every view of every session, in the order of their keys
+// and names, under the rules of Sessions.
+func (x *Index) Views(ctx context.Context, fn func(key, view string, v View) error) error {
+	return each(ctx, x, bucketViews, decodeView, func(k string, v View) error {
+		key, view, _ := strings.Cut(k, viewSeparator)
+		return fn(key, view, v)
+	})
+}
+
+// Tombstones calls fn with every tombstone, in key order, under the rules of
+// Sessions.
+func (x *Index) Tombstones(ctx context.Context, fn func(key string, t Tombstone) error) error {
+	return each(ctx, x, bucketTombstones, decodeTombstone, fn)
+}
+
+// each calls fn with what a bucket holds, page by page.
+func each[T any](ctx context.Context, x *Index, bucket []byte, decodeValue func([]byte) (T, error), fn func(string, T) error) error {
 	for after := ""; ; {
-		page, _ := view(ctx, x, func(tx *bbolt.Tx) []entry { return signaturesAfter(tx, after) })
-		for _, e := range page {
-			s, ok := decode(x, bucketSignatures, e.key, e.stored, decodeSignature)
+		p, _ := view(ctx, x, func(tx *bbolt.Tx) part { return pageAfter(tx.Bucket(bucket), after) })
+		for _, e := range p.entries {
+			v, ok := decode(x, bucket, e.key, e.stored, decodeValue)
 			if !ok {
 				continue
 			}
-			if err := fn(string(e.key), s); err != nil {
+			if err := fn(string(e.key), v); err != nil {
 				return err
 			}
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if len(page) < sessionsPage {
+		if !p.more {
 			return nil
 		}
-		after = string(page[len(page)-1].key)
+		after = string(p.entries[len(p.entries)-1].key)
 	}
 }
 
 // entry is a key and its sealed value.
 type entry struct{ key, stored []byte }
 
-// signaturesAfter copies up to sessionsPage signatures behind a key.
-func signaturesAfter(tx *bbolt.Tx, after string) (page []entry) {
-	c := tx.Bucket(bucketSignatures).Cursor()
-	for k, v := c.Seek([]byte(after)); k != nil && len(page) < sessionsPage; k, v = c.Next() {
-		if string(k) > after {
-			page = append(page, entry{key: bytes.Clone(k), stored: bytes.Clone(v)})
+// part is a page of a bucket's entries; where there is more, it is not empty.
+type part struct {
+	entries []entry
+	more    bool
+}
+
+// pageAfter copies what follows a key, as far as the bounds of a page allow.
+func pageAfter(b *bbolt.Bucket, after string) (p part) {
+	c, n := b.Cursor(), 0
+	for k, v := c.Seek([]byte(after)); k != nil; k, v = c.Next() {
+		if string(k) == after {
+			continue
 		}
+		n += len(k) + len(v)
+		if len(p.entries) > 0 && (len(p.entries) == pageEntriesMax || n > pageBytesMost) {
+			p.more = true
+			return p
+		}
+		p.entries = append(p.entries, entry{key: bytes.Clone(k), stored: bytes.Clone(v)})
 	}
-	return page
+	return p
 }
 
 // Signature returns a session's signature.
@@ -156,6 +195,16 @@ func (x *Index) Listing(ctx context.Context, key string) (Listing, bool) {
 // Checkpoints returns the checkpoints of a session's digest.
 func (x *Index) Checkpoints(ctx context.Context, key string) (stamp.Checkpoints, bool) {
 	return get(ctx, x, bucketCheckpoints, key, decodeCheckpoints)
+}
+
+// View returns a view of a session.
+func (x *Index) View(ctx context.Context, key, view string) (View, bool) {
+	return get(ctx, x, bucketViews, key+viewSeparator+view, decodeView)
+}
+
+// Tombstone returns what is left of a session that was removed.
+func (x *Index) Tombstone(ctx context.Context, key string) (Tombstone, bool) {
+	return get(ctx, x, bucketTombstones, key, decodeTombstone)
 }
 
 // Put stores a batch in one transaction; at nil it is on disk as a whole, else
@@ -186,8 +235,9 @@ func (x *Index) put(ctx context.Context, ops []op) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	now := x.opts.Now()
 	_, err = run(context.WithoutCancel(ctx), h, func() (struct{}, error) {
-		return struct{}{}, h.update(func(tx *bbolt.Tx) error { return apply(tx, ops) })
+		return struct{}{}, h.update(func(tx *bbolt.Tx) error { return apply(tx, ops, now) })
 	})
 	if err == nil {
 		x.mu.Lock()

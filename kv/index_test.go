@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sessiond/wire"
 )
 
 func TestIndex_RemembersAcrossOpens(t *testing.T) {
@@ -21,7 +24,7 @@ func TestIndex_RemembersAcrossOpens(t *testing.T) {
 	if got := readAll(t, x); len(got) != 0 {
 		t.Errorf("new index: got %d sessions, want none", len(got))
 	}
-	const n = sessionsPage*2 + 3 // several pages, the last one short
+	const n = pageEntriesMax*2 + 3 // several pages, the last one short
 	mustPut(t, x, sessions(0, n))
 	mustPut(t, x, deletion(5, 6))
 	mustClose(t, x)
@@ -52,7 +55,7 @@ func TestIndex_RemembersAcrossOpens(t *testing.T) {
 		}
 	}
 	st := x.Stats(ctx)
-	want := Stats{Path: path, Bytes: st.Bytes, Schema: 1, Sessions: n - 1}
+	want := Stats{Path: path, Bytes: st.Bytes, Schema: 2, Sessions: n - 1}
 	if diff := cmp.Diff(want, st); diff != "" || st.Bytes == 0 {
 		t.Errorf("stats of %d bytes (-want +got):\n%s", st.Bytes, diff)
 	}
@@ -88,7 +91,7 @@ func TestBatch_LeavesOutWhatDoesNotFit(t *testing.T) {
 	long := signature(0)
 	long.Rules = strings.Repeat("r", textBytesMax+1)
 	b.PutSignature(key(0), long)
-	b.PutListing(key(0), Listing{DialectState: []byte("{")})
+	b.PutListing(key(0), Listing{State: &wire.State{Settings: []byte("{")}})
 	b.PutListing(key(1), Listing{Title: ptr(strings.Repeat("t", valueBytesMax))})
 	b.PutSignature("", signature(1))
 	b.PutSignature(strings.Repeat("k", keyBytesMax+1), signature(1))
@@ -104,6 +107,127 @@ func TestBatch_LeavesOutWhatDoesNotFit(t *testing.T) {
 	}
 	if s, ok := x.Signature(ctx, key(9)); !ok || s != signature(9) {
 		t.Errorf("signature beside them: got %+v, %t, want %+v", s, ok, signature(9))
+	}
+}
+
+func TestViews(t *testing.T) {
+	ctx := context.Background()
+	x := mustOpen(t, filepath.Join(t.TempDir(), "index.db"), newFake().options())
+	mustPut(t, x, sessions(0, 4))
+	mustPut(t, x, views(0, 4))
+	if got := readViews(t, x); len(got) != 8 {
+		t.Errorf("got %d views, want 8", len(got))
+	}
+	v, ok := x.View(ctx, key(2), "context")
+	if diff := cmp.Diff(sampleView(2, 1), v); !ok || diff != "" {
+		t.Errorf("view: found %t (-want +got):\n%s", ok, diff)
+	}
+	for _, name := range []string{"", "contex", "context\x00"} {
+		if _, ok := x.View(ctx, key(2), name); ok {
+			t.Errorf("view %q: got one, want none", name)
+		}
+	}
+	// A key that another begins with is another session.
+	b := &Batch{}
+	b.PutView(key(1)+"x", "context", sampleView(1, 1))
+	b.PutView(key(1)+"\x00", "context", sampleView(1, 1))
+	b.PutView(key(1), "con\x00text", sampleView(1, 1))
+	b.PutView("", "context", sampleView(1, 1))
+	b.PutView(key(1), "transcript", View{Rules: strings.Repeat("r", textBytesMax+1)}) // deletes what was there
+	b.DeleteView(key(2), "context")
+	b.Delete(key(3))
+	b.Delete(strings.Repeat("k", keyBytesMax))
+	mustPut(t, x, b)
+	got := map[string]bool{}
+	if err := x.Views(ctx, func(k, name string, _ View) error {
+		got[k+" "+name] = true
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{key(0) + " transcript": true, key(0) + " context": true, key(1) + " context": true, key(1) + "x context": true, key(2) + " transcript": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("views (-want +got):\n%s", diff)
+	}
+	if _, ok := x.Signature(ctx, key(1)); !ok {
+		t.Error("signature beside a view: got none, want one")
+	}
+}
+
+// Pages are bounded by bytes too: several of these values would not fit one.
+func TestViews_LargeValues(t *testing.T) {
+	x := mustOpen(t, filepath.Join(t.TempDir(), "index.db"), newFake().options())
+	const n = 4
+	b := &Batch{}
+	for i := range n {
+		b.PutView(key(i), "transcript", View{Data: bytes.Repeat([]byte{byte(i)}, pageBytesMost-10)})
+	}
+	b.PutView(key(n), "transcript", View{Data: make([]byte, valueBytesMax)}) // with its head too large
+	mustPut(t, x, b)
+	seen := 0
+	if err := x.Views(context.Background(), func(k, _ string, v View) error {
+		if len(v.Data) != pageBytesMost-10 || k != key(int(v.Data[0])) {
+			t.Errorf("view of %q: got %d bytes", k, len(v.Data))
+		}
+		seen++
+		return nil
+	}); err != nil || seen != n {
+		t.Errorf("got %d views, %v, want %d", seen, err, n)
+	}
+}
+
+func TestTombstones(t *testing.T) {
+	ctx := context.Background()
+	f := newFake()
+	x := mustOpen(t, filepath.Join(t.TempDir(), "index.db"), f.options())
+	mustPut(t, x, sessions(0, 3))
+	mustPut(t, x, views(0, 3))
+	mustPut(t, x, tombstones(1, 2))
+	if got, ok := x.Tombstone(ctx, key(1)); !ok || got != tombstone(1) {
+		t.Errorf("got %+v, %t, want %+v", got, ok, tombstone(1))
+	}
+	if got := readAll(t, x); len(got) != 2 || len(readViews(t, x)) != 4 {
+		t.Errorf("got %d sessions, %d views, want those of the other two", len(got), len(readViews(t, x)))
+	}
+	_, listed := x.Listing(ctx, key(1))
+	if _, kept := x.Checkpoints(ctx, key(1)); listed || kept {
+		t.Errorf("removed session: listing %t, checkpoints %t, want neither", listed, kept)
+	}
+	b := &Batch{}
+	b.Delete(key(1)) // not the tombstone
+	b.PutTombstone(key(2), tombstone(2))
+	b.DeleteTombstone(key(2))
+	b.PutTombstone(key(0), Tombstone{Removed: buried, ID: strings.Repeat("i", textBytesMax+1)}) // too long
+	mustPut(t, x, b)
+	if got := readTombstones(t, x); len(got) != 1 || got[key(1)] != tombstone(1) {
+		t.Errorf("got %+v, want one of %q", got, key(1))
+	}
+}
+
+func TestTombstones_Bounded(t *testing.T) {
+	f := newFake()
+	x := mustOpen(t, filepath.Join(t.TempDir(), "index.db"), f.options())
+	mustPut(t, x, tombstones(0, TombstonesMax))
+	if got := readTombstones(t, x); len(got) != TombstonesMax {
+		t.Fatalf("got %d, want %d", len(got), TombstonesMax)
+	}
+	b := &Batch{}
+	b.PutTombstone("new", Tombstone{Removed: buried})
+	b.PutTombstone("from the future", Tombstone{Removed: buried.Add(TombstoneAgeMax + 1)})
+	mustPut(t, x, b)
+	got := readTombstones(t, x)
+	_, isNew := got["new"]
+	_, oldest := got[key(TombstonesMax-1)]
+	if _, future := got["from the future"]; len(got) != TombstonesMax || !isNew || oldest || future {
+		t.Errorf("got %d, new one %t, oldest %t, one from the future %t, want %d, true, false, false",
+			len(got), isNew, oldest, future, TombstonesMax)
+	}
+	f.advance(TombstoneAgeMax)
+	b = &Batch{}
+	b.PutTombstone("now", Tombstone{Removed: buried.Add(TombstoneAgeMax)})
+	mustPut(t, x, b)
+	if got := readTombstones(t, x); len(got) != 3 { // two are as old as may be: "new" and number 0
+		t.Errorf("after %v: got %d, want 3", TombstoneAgeMax, len(got))
 	}
 }
 

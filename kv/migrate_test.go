@@ -41,14 +41,36 @@ func TestCommittedFiles(t *testing.T) {
 			if got := readAll(t, x); len(got) != committedSessions || len(f.aside) != 0 {
 				t.Errorf("got %d sessions, set aside %+v, want %d, nothing", len(got), f.aside, committedSessions)
 			}
-			wantSubset(t, readAll(t, x), committedSessions)
+			for i := range committedSessions {
+				want := signature(i)
+				want.Trusted = want.Trusted && schema >= 2
+				if got, ok := x.Signature(context.Background(), key(i)); !ok || got != want {
+					t.Errorf("signature %d: got %+v, %t, want %+v", i, got, ok, want)
+				}
+			}
+			want := listing(1)
+			if schema < 2 {
+				want.Path, want.Leaf, want.ContextCount, want.Tail = "", nil, nil, false
+			}
 			l, _ := x.Listing(context.Background(), key(1))
-			if diff := cmp.Diff(listing(1), l); diff != "" {
+			if diff := cmp.Diff(want, l); diff != "" {
 				t.Errorf("listing (-want +got):\n%s", diff)
 			}
 			c, _ := x.Checkpoints(context.Background(), key(2))
 			if diff := cmp.Diff(checkpoints(2), c); diff != "" {
 				t.Errorf("checkpoints (-want +got):\n%s", diff)
+			}
+			wantViews, wantTombstones := committedSessions*len(viewNames), sampleDeleted
+			if schema < 2 {
+				wantViews, wantTombstones = 0, 0
+			}
+			if n, m := len(readViews(t, x)), len(readTombstones(t, x)); n != wantViews || m != wantTombstones {
+				t.Errorf("got %d views, %d tombstones, want %d, %d", n, m, wantViews, wantTombstones)
+			}
+			mustPut(t, x, views(0, 1)) // what schema 2 brought is there to be written
+			mustPut(t, x, tombstones(7, 8))
+			if n, m := len(readViews(t, x)), len(readTombstones(t, x)); n < len(viewNames) || m != wantTombstones+1 {
+				t.Errorf("after a put: got %d views, %d tombstones", n, m)
 			}
 			if st := x.Stats(context.Background()); st.Schema != newest || st.BadValues != 0 {
 				t.Errorf("got %+v, want schema %d and no bad value", st, newest)

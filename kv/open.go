@@ -122,7 +122,7 @@ func upgrade(db *bbolt.DB, steps []migrations.Step) (from int, err error) {
 		return from, err
 	}
 	return from, db.View(func(tx *bbolt.Tx) error {
-		for _, name := range sessionBuckets {
+		for _, name := range allBuckets {
 			if tx.Bucket(name) == nil {
 				return fmt.Errorf("%w: no bucket %s", ErrDamaged, name)
 			}

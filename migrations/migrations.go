@@ -22,6 +22,7 @@ type Step struct {
 // Steps are all steps, To counting from 1 without a gap.
 var Steps = []Step{
 	{To: 1, Name: "first buckets", Apply: firstBuckets},
+	{To: 2, Name: "views and tombstones", Apply: viewsAndTombstones},
 }
 
 // Newest returns the schema that steps lead to.
@@ -74,6 +75,18 @@ func setSchema(tx *bbolt.Tx, n int) error {
 // (JSON) and checkpoints, each keyed by session.
 func firstBuckets(tx *bbolt.Tx) error {
 	for _, name := range []string{"meta", "signatures", "listings", "checkpoints"} {
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// viewsAndTombstones is step 2: views (chunk lists, keyed by session, 0, name
+// of the view) and tombstones, keyed by session. What schema 1 held stays as it
+// is: signatures of either version are read.
+func viewsAndTombstones(tx *bbolt.Tx) error {
+	for _, name := range []string{"views", "tombstones"} {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}

@@ -54,6 +54,17 @@ func dump(t *testing.T, db *bbolt.DB) map[string]string {
 	return all
 }
 
+func hasBuckets(t *testing.T, db *bbolt.DB, names ...string) (all bool) {
+	t.Helper()
+	if err := db.View(func(tx *bbolt.Tx) error {
+		all = !slices.ContainsFunc(names, func(name string) bool { return tx.Bucket([]byte(name)) == nil })
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestSteps_DenseAndNamed(t *testing.T) {
 	for i, s := range Steps {
 		if s.To != i+1 || s.Name == "" || s.Apply == nil {
@@ -107,6 +118,9 @@ func TestRun_FromCommitted(t *testing.T) {
 			}
 			if got := schema(t, db); got != Newest(Steps) {
 				t.Errorf("schema: got %d, want %d", got, Newest(Steps))
+			}
+			if from < 2 && !hasBuckets(t, db, "views", "tombstones") {
+				t.Error("step 2 made no buckets for views and tombstones")
 			}
 			if diff := cmp.Diff(before, dump(t, db)); diff != "" {
 				t.Errorf("data (-before +after):\n%s", diff)
