@@ -65,7 +65,14 @@ func (s *session) useToAppend(ctx context.Context) (*generation, *journal.Journa
 		return nil, nil, err
 	}
 	g, err := s.pin()
-	return g, j, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := g.awake(ctx); err != nil { // to know what the file holds
+		s.done(g)
+		return nil, nil, err
+	}
+	return g, j, nil
 }
 
 // writable returns the journal, opening the file again where that failed or

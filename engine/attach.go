@@ -111,11 +111,16 @@ func (st *stream) start(ctx context.Context, c wire.Command) (reason string, err
 		}
 		reason = wire.ReasonExpired
 	case c.Resume != nil:
-		if reason, err = st.resume(c); err != nil || reason == "" {
+		if reason, err = st.resume(ctx, c); err != nil || reason == "" {
 			return reason, err
 		}
 	default:
 		reason = wire.ReasonNoCursor
+	}
+	if st.view != wire.ViewRecords {
+		if err := st.g.awake(ctx); err != nil {
+			return reason, err
+		}
 	}
 	purpose := wire.PurposeAttach
 	if reason != wire.ReasonNoCursor {
@@ -125,7 +130,7 @@ func (st *stream) start(ctx context.Context, c wire.Command) (reason string, err
 }
 
 // resume verifies a cursor; a reason says why it is not gone on from.
-func (st *stream) resume(c wire.Command) (reason string, err error) {
+func (st *stream) resume(ctx context.Context, c wire.Command) (reason string, err error) {
 	at := pointOf(*c.Resume)
 	head := st.g.replay.Head()
 	switch {
@@ -146,15 +151,27 @@ func (st *stream) resume(c wire.Command) (reason string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if st.farBehind(head.Offset - at.Offset) {
-		return wire.ReasonFarBehind, nil
-	}
 	have := 0
 	if c.Have != nil {
 		have = *c.Have
 	}
+	if st.view != wire.ViewRecords && (at != head || !st.hasAll(have)) {
+		if err := st.g.awake(ctx); err != nil {
+			return "", err
+		}
+	}
+	if st.farBehind(head.Offset - at.Offset) {
+		return wire.ReasonFarBehind, nil
+	}
 	st.tailFrom(at, d, have, head)
 	return "", nil
+}
+
+// hasAll reports whether so many slots are all that a replay which was not
+// read again has in the view.
+func (st *stream) hasAll(have int) bool {
+	in, ok, err := st.g.replay.Info(st.window)
+	return ok && err == nil && have == in.Messages[viewOf(st.view)]
 }
 
 // farBehind reports whether what was missed is more than the whole view.
@@ -195,6 +212,11 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 	}
 	if err != nil {
 		return false, err
+	}
+	if st.view != wire.ViewRecords {
+		if err := st.g.awake(ctx); err != nil {
+			return false, err
+		}
 	}
 	v, err := st.viewAt(ctx, cut)
 	if err != nil {

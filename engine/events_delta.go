@@ -36,8 +36,8 @@ func (st *stream) nextDelta() (wire.Frame, bool, error) {
 
 // beginPass looks whether there is anything to send.
 func (st *stream) beginPass() bool {
-	if st.complete && st.at == st.g.replay.Head() {
-		return false
+	if (st.complete || st.g.replay.IsAsleep()) && st.at == st.g.replay.Head() {
+		return false // who attached to a replay that was not read again has all of it
 	}
 	v := viewOf(st.view)
 	d := st.g.replay.Delta(v, st.at.Sequence)

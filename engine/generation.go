@@ -190,6 +190,9 @@ func (s *session) tryOpen(ctx context.Context) (g *generation, err error) {
 	s.e.setInfo(s, info)
 	src := s.source(f, info.Stamp)
 	held, err := s.e.cache.Load(ctx, s.key, src, func(ctx context.Context) (*replay.Replay, error) {
+		if r := s.restored(ctx, src); r != nil {
+			return r, nil
+		}
 		return replay.Build(ctx, f, src.Size, s.replayOptions())
 	})
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -58,6 +58,11 @@ func (e *Engine) read(ctx context.Context, c wire.Command) (wire.ReadResult, err
 		return wire.ReadResult{}, err
 	}
 	defer s.done(g)
+	if c.View != wire.ViewRecords {
+		if err := g.awake(ctx); err != nil {
+			return wire.ReadResult{}, err
+		}
+	}
 	object, err := e.objects.find(e.o.Now(), g, c.View, *c.Ref)
 	if err != nil {
 		return wire.ReadResult{}, err

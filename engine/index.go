@@ -127,18 +127,19 @@ func (s *session) rememberNow(g *generation) {
 // comes later is at least as new, so a file that has this stamp has no other.
 func (s *session) knowledge(g *generation) func(*kv.Batch) {
 	known := g.known()
-	head := g.replay.Head()
+	head, points := checkpoints(g.replay)
 	name, rules := g.replay.Dialect()
 	signature := kv.Signature{
 		Stamp: known.Stamp, ReadAt: s.e.o.Now(), BootID: s.e.bootID, Head: head,
 		Generation: g.id, Dialect: name, Rules: rules,
+		Trusted: s.e.trust.Holds(known.Proof),
 	}
-	listing, checkpoints := listingOf(g), g.replay.Checkpoints()
+	listing := listingOf(g)
 	s.setLabel(listing.ID)
 	return func(b *kv.Batch) {
 		b.PutSignature(s.key, signature)
 		b.PutListing(s.key, listing)
-		b.PutCheckpoints(s.key, checkpoints)
+		b.PutCheckpoints(s.key, points)
 	}
 }
 
@@ -169,9 +170,10 @@ func listingOf(g *generation) kv.Listing {
 	defer windows.Put(w)
 	w.Reset(g.file)
 	counts := g.replay.Counts()
-	diagnostics, _ := g.replay.Diagnostics()
-	n := len(diagnostics)
-	l := kv.Listing{RecordCount: &counts.Records, DiagnosticsCount: &n}
+	n := g.replay.DiagnosticsCount()
+	l := kv.Listing{
+		Path: g.file.Name(), RecordCount: &counts.Records, DiagnosticsCount: &n, Tail: g.replay.Tail().Bytes > 0,
+	}
 	in, ok, err := g.replay.Info(w)
 	if err != nil || !ok {
 		return l
@@ -180,10 +182,13 @@ func listingOf(g *generation) kv.Listing {
 		l.ID = in.ID
 	}
 	l.Title, l.CWD = optional(in.Title), optional(in.CWD)
-	l.MessageCount = &in.Messages[dialect.Transcript]
+	l.MessageCount, l.ContextCount = &in.Messages[dialect.Transcript], &in.Messages[dialect.Context]
 	l.Created, l.Modified = timeText(in.Created), timeText(in.Modified)
 	if st, err := g.stateNow(w); err == nil {
 		l.State = st.State
+	}
+	if leaf, err := g.replay.Leaf(w); err == nil {
+		l.Leaf = leafOf(leaf)
 	}
 	return l
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -46,7 +47,7 @@ func (f *readCounted) ReadAt(p []byte, off int64) (int, error) {
 
 func withReadCounter() (*readCounter, func(*Options)) {
 	c := &readCounter{FS: unsynced{vfs.OS{}}}
-	return c, func(o *Options) { o.FS = c }
+	return c, func(o *Options) { o.FS = c; o.Timing.Rest = time.Hour }
 }
 
 // during returns how many bytes are read while f runs.

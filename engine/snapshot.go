@@ -61,8 +61,7 @@ func (st *stream) startSnapshot(purpose, reason string, from *generation) error 
 	var v snapshotView
 	head, d := r.HeadDigest()
 	if st.view == wire.ViewRecords {
-		diagnostics, _ := r.Diagnostics()
-		v = snapshotView{cut: head, replay: r, diagnostics: len(diagnostics)}
+		v = snapshotView{cut: head, replay: r, diagnostics: r.DiagnosticsCount()}
 	} else {
 		v = st.viewOfReplay(r)
 		if v.cut != head { // it grew in between

@@ -116,6 +116,7 @@ func (r *Replay) markLocked() {
 // written under both locks of its Replay.
 type reading struct {
 	family      dialect.Family // nil: unknown
+	asleep      *asleep        // not nil: of the records only this is known
 	final       bool           // detection is over
 	session     dialect.Session
 	floor       uint64 // readers at an earlier sequence hold nothing that stands
@@ -180,10 +181,14 @@ func (r *Replay) Checkpoints() stamp.Checkpoints { return r.marks.Load().checkpo
 func (r *Replay) Dialect() (name, rules string) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if r.family == nil {
+	f := r.family
+	if r.asleep != nil {
+		f = r.asleep.family
+	}
+	if f == nil {
 		return Unknown, Unknown + "/1"
 	}
-	return r.family.Name(), r.family.Rules()
+	return f.Name(), f.Rules()
 }
 
 // Counts returns the records by class.
@@ -223,6 +228,9 @@ func (r *Replay) Bytes() int64 {
 func (r *Replay) Info(w *dialect.Window) (in dialect.Info, ok bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if r.asleep != nil {
+		return r.asleep.info, true, nil
+	}
 	if r.session == nil {
 		return dialect.Info{}, false, nil
 	}
@@ -234,6 +242,9 @@ func (r *Replay) Info(w *dialect.Window) (in dialect.Info, ok bool, err error) {
 func (r *Replay) State(w *dialect.Window) (dialect.State, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if r.asleep != nil {
+		return r.asleep.turn, nil
+	}
 	if r.session == nil {
 		return dialect.State{Turn: "unknown"}, nil
 	}
@@ -244,6 +255,9 @@ func (r *Replay) State(w *dialect.Window) (dialect.State, error) {
 func (r *Replay) Leaf(w *dialect.Window) (string, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if r.asleep != nil {
+		return r.asleep.leaf, nil
+	}
 	if r.session == nil {
 		return "", nil
 	}

@@ -36,6 +36,9 @@ func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error 
 		r.mu.Unlock()
 		return nil
 	}
+	if err := r.wake(ctx, src); err != nil {
+		return err
+	}
 	if !r.final {
 		f, final, err := detect(src, size, r.opt)
 		switch {
