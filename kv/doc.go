@@ -91,6 +91,12 @@
 // only where that faults or a value's checksum fails. The mapping of a dropped
 // handle stays until the process ends.
 //
+// # Offline
+//
+// An Offline reads an index that no process holds, under a shared lock that it
+// keeps only while it copies a page. It writes nothing: what it finds wrong it
+// returns. The guards are those of an Index.
+//
 // # Concurrency
 //
 // An Index is safe for concurrent use. Reads run beside each other and beside

@@ -14,6 +14,8 @@ var (
 	// ErrNewerSchema is the cause of an index that was set aside because a
 	// newer version of the program wrote it.
 	ErrNewerSchema = errors.New("kv: index has a newer schema")
+	// ErrChanged ends an Offline whose file another process wrote meanwhile.
+	ErrChanged = errors.New("kv: index changed while it was read")
 	// ErrOutgrown is the cause of an index that was removed at BytesMax.
 	ErrOutgrown = errors.New("kv: index has outgrown its bound")
 )

@@ -320,3 +320,16 @@ func patched(b []byte, at int, mask byte) []byte {
 	c[at] ^= mask
 	return c
 }
+
+// spoil flips a bit in every copy of a value: a page that was replaced has it
+// too.
+func spoil(t testing.TB, b, value []byte) {
+	t.Helper()
+	n := bytes.Count(b, value)
+	for at := bytes.Index(b, value); at >= 0; at = bytes.Index(b, value) {
+		b[at+len(value)/2] ^= 1
+	}
+	if n == 0 {
+		t.Fatalf("%x is not in the file", value)
+	}
+}

@@ -75,7 +75,7 @@ func (x *Index) prepare(ctx context.Context, h *handle) error {
 	if !info.Mode().IsRegular() {
 		return &unusable{cause: fmt.Errorf("%w: no regular file: %v", ErrDamaged, info.Mode())}
 	}
-	if err := lock(ctx, h.file, x.opts.LockTimeout); err != nil {
+	if err := lock(ctx, h.file, syscall.LOCK_EX, x.opts.LockTimeout); err != nil {
 		return fmt.Errorf("%s: %w", x.path, err)
 	}
 	if info, err = h.file.Stat(); err != nil { // its length, now that it is still
@@ -196,13 +196,13 @@ func (x *Index) setAside(u *unusable) error {
 
 // lock takes the lock that bbolt takes. It does so before bbolt because check
 // comes first, and because bbolt's wait knows no context.
-func lock(ctx context.Context, f *os.File, timeout time.Duration) error {
+func lock(ctx context.Context, f *os.File, how int, timeout time.Duration) error {
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	again := time.NewTicker(lockPoll)
 	defer again.Stop()
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		if !isAny(err, syscall.EWOULDBLOCK, syscall.EINTR) {
 			return err
 		}
