@@ -27,7 +27,8 @@ const inspectLong = `inspect explains session files offline. It opens them for r
 never writes, never locks, needs no daemon and works while a file is written.
 
 inspect FILE prints a summary and the file's health. A FILE is a path; names of
-sessions are known to a daemon only.
+sessions are known to a daemon only. inspect index alone is about the daemon's
+index, and locks that for moments.
 
 Exit codes of inspect FILE and inspect check, the first that is true of any file:
   1  a file could not be read
@@ -56,6 +57,7 @@ func newInspectCommand(root *rootOptions) *cobra.Command {
 		newInspectTranscriptCommand(o),
 		newInspectContextCommand(o),
 		newInspectRecordsCommand(o),
+		newInspectIndexCommand(o),
 	)
 	return cmd
 }
