@@ -32,8 +32,32 @@ func smallSession() []byte {
 	)
 }
 
+// smallLog has a rewind, a compaction, and results of all sorts.
+func smallLog() []byte {
+	return file(
+		event("1", "user_input", `{"text":"a","reasoning_selection":"high"}`),
+		toolCall("2", "k"),
+		toolResult("3", "k"),
+		toolResult("4", "k"),
+		output("5"),
+		turnStatus("6", "completed", ""),
+		input("7"),
+		rewindTo("8", "7"),
+		logCompaction("9", `"2"`),
+		event("a", "assistant_output", `{"text":"quoted \"text\" {\"event_type\":\"x\"} é 😀"}`),
+		turnStatus("b", "failed", "part"),
+		event("c", "session_title", `{"title":"a title"}`),
+		event("d", "provider_context_item", `{"x":1}`),
+		toolResult("e", "none"),
+	)
+}
+
 func TestDamage_EveryTruncation(t *testing.T) {
-	data := smallSession()
+	t.Run("pi", func(t *testing.T) { everyTruncation(t, smallSession()) })
+	t.Run("eventlog", func(t *testing.T) { everyTruncation(t, smallLog()) })
+}
+
+func everyTruncation(t *testing.T, data []byte) {
 	ends := recordEnds(data)
 	whole := online(t, data)
 	records := 0
@@ -71,7 +95,11 @@ func TestDamage_EveryTruncation(t *testing.T) {
 // neighbour, to the other case, out of ASCII. A line that was not touched is
 // read as before, and a line that cannot be read is reported.
 func TestDamage_EveryByteFlip(t *testing.T) {
-	good := smallSession()
+	t.Run("pi", func(t *testing.T) { everyByteFlip(t, smallSession()) })
+	t.Run("eventlog", func(t *testing.T) { everyByteFlip(t, smallLog()) })
+}
+
+func everyByteFlip(t *testing.T, good []byte) {
 	lines := bytes.SplitAfter(good, []byte("\n"))
 	lines = lines[:len(lines)-1]
 	at := 0

@@ -270,9 +270,21 @@ func recordEnds(data []byte) []int {
 	return ends
 }
 
+// drawings draw sessions of each family.
+var drawings = []struct {
+	family string
+	draw   func(*rapid.T) []byte
+}{{"pi", drawSession}, {"eventlog", drawLog}}
+
 func TestDelta_EqualsFreshBuild(t *testing.T) {
+	for _, d := range drawings {
+		t.Run(d.family, func(t *testing.T) { deltaEqualsFreshBuild(t, d.draw) })
+	}
+}
+
+func deltaEqualsFreshBuild(t *testing.T, draw func(*rapid.T) []byte) {
 	rapid.Check(t, func(t *rapid.T) {
-		data := drawSession(t)
+		data := draw(t)
 		ends := recordEnds(data)
 		past := make([][2]held, len(ends)) // by sequence
 		for seq, end := range ends {
@@ -328,8 +340,14 @@ func checkClients(t *rapid.T, r *replay.Replay, data []byte, past [][2]held) {
 }
 
 func TestPreview_IsWhatTheRecordDoes(t *testing.T) {
+	for _, d := range drawings {
+		t.Run(d.family, func(t *testing.T) { previewIsWhatTheRecordDoes(t, d.draw) })
+	}
+}
+
+func previewIsWhatTheRecordDoes(t *testing.T, draw func(*rapid.T) []byte) {
 	rapid.Check(t, func(t *rapid.T) {
-		data := drawSession(t)
+		data := draw(t)
 		for tail := range bytes.Lines(data) {
 			at := bytes.Index(data, tail) // some place where this line stands
 			checkPreview(t, data[:at], bytes.TrimRight(tail, "\n"))

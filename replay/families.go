@@ -6,12 +6,13 @@ import (
 	"io"
 
 	"sessiond/replay/dialect"
+	"sessiond/replay/dialect/eventlog"
 	"sessiond/replay/dialect/pi"
 	"sessiond/replay/jsonl"
 )
 
 // Families are the dialects there are, in the order in which they are asked.
-var Families = []dialect.Family{pi.Family{}}
+var Families = []dialect.Family{pi.Family{}, eventlog.Family{}}
 
 // Unknown is the dialect name of a file that no family knows. It is served in
 // view records only.
@@ -79,7 +80,7 @@ func detectable(line jsonl.Line, s *jsonl.Scanner) [][]byte {
 		return nil
 	}
 	_, values := jsonl.Salvage(text, s, func(object []byte) bool {
-		return jsonl.Get(object, "type").Kind == jsonl.String
+		return jsonl.Get(object, "type").Kind == jsonl.String || jsonl.Get(object, "event_type").Kind == jsonl.String
 	})
 	out := make([][]byte, 0, len(values))
 	for _, v := range values {

@@ -230,3 +230,129 @@ func TestScale_BytesPerEntry(t *testing.T) {
 		})
 	}
 }
+
+// logLines makes an event log of n lines.
+func logLines(n int, line func(i int) string) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		b.WriteString(line(i))
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}
+
+// TestScale_EventLogs is TestScale_OddShapes for event logs.
+func TestScale_EventLogs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large files")
+	}
+	const n = 100_000 / scaleDivisor
+	for _, tc := range []struct {
+		name string
+		line func(i int) string
+	}{
+		{"one turn of calls, the last always taken back", func(i int) string {
+			switch {
+			case i < n/2:
+				return toolCall(id(i), id(i))
+			case i%2 == 0:
+				return rewindTo(id(i), id(i-1))
+			}
+			return toolCall(id(i), "k")
+		}},
+		{"inputs behind a large turn, each taken back", func(i int) string {
+			switch {
+			case i < n/2:
+				return toolCall(id(i), "k")
+			case i%2 == 0:
+				return rewindTo(id(i), id(i-1))
+			}
+			return input(id(i))
+		}},
+		{"rewinds nested in each other", func(i int) string {
+			if i < n/2 {
+				return output(id(i))
+			}
+			return rewindTo(id(i), id(n-i-1))
+		}},
+		{"compactions that retain all", func(i int) string {
+			if i%2 == 0 {
+				return logCompaction(id(i), `"e1"`)
+			}
+			return output(id(i))
+		}},
+		{"compactions taken back", func(i int) string {
+			switch {
+			case i < n/2 || i%3 == 0:
+				return output(id(i))
+			case i%3 == 1:
+				return logCompaction(id(i), `"e1"`)
+			}
+			return rewindTo(id(i), id(i-1))
+		}},
+		{"one id for all", func(i int) string {
+			if i%3 == 2 {
+				return rewindTo("e", "e")
+			}
+			return toolResult("e", "k")
+		}},
+		{"calls of one id, then results", func(i int) string {
+			if i < n/2 {
+				return toolCall(id(i), "k")
+			}
+			return toolResult(id(i), "k")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			data := logLines(n, tc.line)
+			start := time.Now()
+			fresh, r := online(t, data), online(t, nil)
+			for k := 1; k <= 10; k++ {
+				size := len(data) * k / 10
+				for size < len(data) && data[size-1] != '\n' {
+					size++
+				}
+				extend(t, r, data[:size])
+				for _, v := range bothViews {
+					r.View(v)
+				}
+			}
+			for _, v := range bothViews {
+				if got, want := len(r.View(v).Slots), len(fresh.View(v).Slots); got != want {
+					t.Errorf("%v: got %d slots, want %d", v, got, want)
+				}
+			}
+			w := dialect.NewWindow(bytes.NewReader(data))
+			if _, err := r.State(w); err != nil {
+				t.Error(err)
+			}
+			r.Diagnostics()
+			if took := time.Since(start); took > scaleTime {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+func TestScale_EventLogBytesPerEntry(t *testing.T) {
+	const n, most = 20_000, 100
+	data := logLines(n, func(i int) string {
+		switch i % 4 {
+		case 0:
+			return input(id(i))
+		case 1:
+			return toolCall(id(i), id(i))
+		case 2:
+			return toolResult(id(i), id(i-1))
+		}
+		return turnStatus(id(i), "completed", "")
+	})
+	before := heapBytes()
+	r := online(t, data)
+	holds, said := heapBytes()-before, r.Bytes()
+	runtime.KeepAlive(data)
+	if said < holds/2 || said > 2*holds || holds > most*n {
+		t.Errorf("%d entries: holds %d bytes, says %d; want at most %d each", n, holds, said, most)
+	}
+	t.Logf("%d bytes an entry", holds/n)
+}

@@ -50,7 +50,7 @@ type Body struct {
 	Role     string   // of generated messages and markers; "" for the writer's own
 	Notes    []string // codes for the message's meta
 	Offset   int64    // of the message in the file
-	Bytes    int64    // its length there; 0 when Render makes it from other parts
+	Bytes    int64    // its length there; with Render, about what that reads, 0 where it is little
 	Fix      bool     // the range holds bad UTF-8, which Render's absence does not mend
 	// Render appends the message to dst; nil: the message is the file's bytes
 	// [Offset, Offset+Bytes), made valid UTF-8 where Fix says so.
@@ -75,6 +75,14 @@ const (
 	ReasonCompaction = "compaction"
 	ReasonHeader     = "header"
 )
+
+// Cutoff is where a view begins that leaves out what was compacted.
+type Cutoff struct {
+	By            uint64 // sequence of the compaction that rules
+	Sequence      uint64 // of the first record that the view needs
+	Offset        int64  // of its object in the file
+	Before, After int64  // entries of the file before it, and from it on
+}
 
 // Place is where an object stands in the file.
 type Place struct {
@@ -162,6 +170,9 @@ type Session interface {
 	// Keep returns how many of the slots that the view had after a sequence
 	// stand at the head at the most; All when nothing was cut since.
 	Keep(v View, after uint64) Cut
+	// Cutoff returns where the view at the head begins; ok is false where that
+	// is the start of the file.
+	Cutoff(v View) (c Cutoff, ok bool)
 	// Amendments returns the slots at the head whose message was changed by
 	// a record after the sequence, by index.
 	Amendments(v View, after uint64) []Amendment

@@ -38,6 +38,10 @@ const (
 	CodeCycle           Code = "cycle"
 	CodeUnanchored      Code = "compaction_unanchored" // retains nothing: its first kept entry is not before it on the path
 	CodeConcurrentWrite Code = "concurrent_writers"    // interleaved branches from one leaf
+	CodeOrphanResult    Code = "orphan_result"         // of no call of its turn: not in the context
+	CodeDuplicateResult Code = "duplicate_result"      // of a call that has one: not in the context
+	CodeUnansweredCall  Code = "unanswered_call"       // its turn ended without a result
+	CodeRewindTarget    Code = "rewind_target"         // not an event before it: no effect
 )
 
 // Severity orders diagnostics.

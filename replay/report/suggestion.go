@@ -33,8 +33,12 @@ var suggestions = map[jsonl.Code]string{
 	jsonl.CodeDuplicateID:     "two programs may have written to the file, or one wrote a record twice",
 	jsonl.CodeDanglingParent:  "the transcript goes on behind a gap; the parent was lost or never written",
 	jsonl.CodeCycle:           "the agent itself may hang on the file",
-	jsonl.CodeUnanchored:      "the context begins with this summary alone; `inspect transcript` shows what was before it",
+	jsonl.CodeUnanchored:      "nothing that it names is retained, or an event log ignores it; `inspect transcript` shows what was before it",
 	jsonl.CodeConcurrentWrite: "two programs went on from one entry; only the branch of the last one is active",
+	jsonl.CodeOrphanResult:    "the transcript shows it; its call was lost, or belongs to another turn",
+	jsonl.CodeDuplicateResult: "the transcript shows it; the first result of the call counts",
+	jsonl.CodeUnansweredCall:  "the tool did not end, or its result was lost; the call stays in both views",
+	jsonl.CodeRewindTarget:    "nothing was taken back; the event it names was lost, or taken back before",
 }
 
 // Suggestion says what a person can do about a code.

@@ -115,3 +115,25 @@ func (s *Session) compactionState(c int32) string {
 	}
 	return "unanchored"
 }
+
+// Cutoff implements dialect.Session. A context that begins in a ring counts as
+// one of the whole file.
+func (s *Session) Cutoff(v dialect.View) (dialect.Cutoff, bool) {
+	if v != dialect.Context || s.leaf == tree.None {
+		return dialect.Cutoff{}, false
+	}
+	n := s.tree.Node(s.leaf)
+	c := n.Mark
+	if c == tree.None || s.tree.Node(n.Strict).Ring() {
+		return dialect.Cutoff{}, false
+	}
+	from := s.firstKept(c)
+	if from == tree.None || !s.tree.OnStrict(from, c) {
+		from = c
+	}
+	e := s.entries.At(from)
+	return dialect.Cutoff{
+		By: s.entries.At(c).sequence, Sequence: e.sequence, Offset: e.offset,
+		Before: int64(from), After: int64(s.entries.Len() - from),
+	}, true
+}

@@ -6,6 +6,21 @@ import (
 	"sort"
 )
 
+// IDs finds entries by id hash, for dialects that link nothing.
+type IDs struct{ runs idRuns }
+
+// Add notes the id of an entry; ordinals ascend.
+func (x *IDs) Add(id uint64, i int32) { x.runs.add(id, i) }
+
+// Last returns the last entry with the id, or None.
+func (x *IDs) Last(id uint64) int32 { return x.runs.last(id) }
+
+// All returns every entry with the id, in file order.
+func (x *IDs) All(id uint64) []int32 { return x.runs.all(id) }
+
+// Bytes is about the memory held.
+func (x *IDs) Bytes() int64 { return x.runs.bytes() }
+
 // idRuns maps id hashes to ordinals at about 14 bytes an entry: the newest
 // ids in a small open table, the rest in sorted runs, of which sixteen of
 // like length become one. A filter answers nearly all look-ups of ids that are not
