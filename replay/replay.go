@@ -134,6 +134,8 @@ type reading struct {
 	built bool        // a scan has made it
 	front stamp.Point // the first record's end that is far enough to tell files apart
 	near  []near      // the last places from which the digest may go on, ascending
+
+	cutoff uint64 // sequence of the compaction that was counted last
 }
 
 // near is a record's end with the digest there.

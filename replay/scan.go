@@ -462,6 +462,7 @@ func (s *scanner) add(o dialect.Object) error {
 	if s.r.session == nil {
 		return nil
 	}
+	s.r.opt.Counters.EventsParsed.Add(1)
 	return s.r.session.Add(o)
 }
 

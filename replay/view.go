@@ -53,6 +53,7 @@ func (r *Replay) Slots(v dialect.View) ([]dialect.Slot, Bodies) {
 	if r.session == nil {
 		return nil, r.bodiesLocked(v)
 	}
+	r.countCutoff(v)
 	return r.session.Slots(v), r.bodiesLocked(v)
 }
 
@@ -62,6 +63,7 @@ func (r *Replay) View(v dialect.View) View {
 	defer r.mu.Unlock()
 	out := View{Cut: r.head, Bodies: r.bodiesLocked(v)}
 	if r.session != nil {
+		r.countCutoff(v)
 		out.Slots = r.session.Slots(v)
 		out.Amendments = r.session.Amendments(v, 0)
 	}
@@ -88,6 +90,7 @@ func (r *Replay) Delta(v dialect.View, after uint64) Delta {
 	if r.session == nil {
 		return d
 	}
+	r.countCutoff(v)
 	d.Slots = r.session.Slots(v)
 	d.Amendments = r.session.Amendments(v, after)
 	d.Cut = r.session.Keep(v, after)
