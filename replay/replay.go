@@ -15,6 +15,9 @@ import (
 type Options struct {
 	RecordBytesMax int64 // longer records are never held; 0: 64 MiB
 	BufferBytes    int   // of the reader; 0: 1 MiB
+	// MaxRecords and MaxBytes bound what a message view may be made of; 0: no
+	// bound. See Replay.Admit.
+	MaxRecords, MaxBytes int64
 	// Tail takes a provisional tail as the last entry: for a replay that is
 	// built once and not extended.
 	Tail bool
