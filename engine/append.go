@@ -131,8 +131,9 @@ type appending struct {
 	durable stamp.Point
 	digest  *stamp.Digest // at durable
 	pending pendingLines
-	head    stamp.Point   // behind pending
-	walk    *recordReader // at the last duplicate, nil before the first
+	head    stamp.Point    // behind pending
+	walk    *recordReader  // at the last duplicate, nil before the first
+	family  dialect.Family // of an empty file, by what is to be in it; nil: not asked for
 }
 
 func (a *appending) run(ctx context.Context) error {
@@ -152,7 +153,7 @@ func (a *appending) run(ctx context.Context) error {
 // prepare decides, in the journal's goroutine, what of the batch is written
 // behind head.
 func (a *appending) prepare(head stamp.Point) ([][]byte, error) {
-	a.fresh, a.head, a.walk = a.fresh[:0], head, nil
+	a.fresh, a.head, a.walk, a.family = a.fresh[:0], head, nil, nil
 	// What committed could not read back is to be read before it counts.
 	if durable := a.journal.Head().Offset; a.g.replay.Head().Offset < durable {
 		if err := a.g.replay.Extend(a.s.e.ctx, a.g.file, durable); err != nil {
@@ -175,7 +176,7 @@ func (a *appending) prepare(head stamp.Point) ([][]byte, error) {
 	offset := head.Offset
 	for k, i := range a.fresh {
 		if ids[i] == "" {
-			ids[i], _, _ = a.g.replay.Held(a.lines[i])
+			ids[i], _, _ = a.heldByID(a.lines[i])
 		}
 		a.s.group.add(offset, a.lines[i], ids[i])
 		offset += int64(len(a.lines[i])) + 1
@@ -266,7 +267,7 @@ func (a *appending) followingPending(at stamp.Point) (held []byte, digest *stamp
 func (a *appending) byID(ids []string) error {
 	mine := map[string]int{}
 	for i, line := range a.lines {
-		id, places, ok := a.g.replay.Held(line)
+		id, places, ok := a.heldByID(line)
 		switch {
 		case !ok:
 			return wire.Errorf(wire.CodeBadArgument, "entries of this session have no ids; append with expect").With("index", i)

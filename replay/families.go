@@ -28,6 +28,19 @@ func FamilyOf(name string) (dialect.Family, bool) {
 	return nil, false
 }
 
+// FamilyOfEntries finds the family of a file by the entries that are to be its
+// first.
+func FamilyOfEntries(entries [][]byte) (dialect.Family, bool) {
+	for n, e := range entries[:min(len(entries), detectObjects)] {
+		for _, f := range Families {
+			if f.Detect(n, e) {
+				return f, true
+			}
+		}
+	}
+	return nil, false
+}
+
 // Bounds of detection: it looks at so many objects and bytes of a file.
 const (
 	detectObjects = 20
