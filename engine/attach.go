@@ -82,6 +82,9 @@ func (st *stream) begin(ctx context.Context, c wire.Command) (wire.AttachResult,
 		RulesRevision: rules, Mode: wire.ModeSnapshot, Head: st.g.cursor(r.Head()),
 	}
 	st.id = out.ID
+	if err := st.admit(); err != nil {
+		return out, toWire(err)
+	}
 	leaf, err := r.Leaf(st.window)
 	if err != nil {
 		return out, toWire(err)
@@ -219,6 +222,9 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 		}
 	}
 	v, err := st.viewAt(ctx, cut)
+	if budgetError(err) != nil { // of then; the view of now is within the limits
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -259,6 +265,9 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 	}
 	if past.Head() != cut {
 		return snapshotView{}, fmt.Errorf("engine: replay up to the position: %w", stamp.ErrMismatch)
+	}
+	if err := past.Admit(v); err != nil {
+		return snapshotView{}, err
 	}
 	return st.viewOfReplay(past), nil
 }

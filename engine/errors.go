@@ -24,6 +24,9 @@ func toWire(err error) error {
 	if errors.As(err, &w) {
 		return w
 	}
+	if w = budgetError(err); w != nil {
+		return w
+	}
 	w = wire.Errorf(codeOf(err), "%v", err)
 	w.Retryable = w.Retryable && !lasting(err)
 	var failed *journal.AppendError

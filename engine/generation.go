@@ -236,7 +236,9 @@ func (s *session) readable(size int64) int64 {
 }
 
 func (e *Engine) replayOptions() replay.Options {
-	return replay.Options{RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters}
+	return replay.Options{
+		RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters, MaxRecords: e.o.MaxReplayRecords, MaxBytes: e.o.MaxReplayBytes,
+	}
 }
 
 // replayOptions are those of a replay that goes on with the file.

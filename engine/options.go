@@ -38,6 +38,8 @@ type Options struct {
 
 	ReplayCacheBytes int64 // replays of sessions that nobody is attached to; 0: none
 	RecordBytesMax   int64 // longer records are shown by a marker; 0: 64 MiB
+	MaxReplayRecords int64 // a message view made of more fails; 0: no limit
+	MaxReplayBytes   int64 // the same in bytes
 	ChunkBytes       int   // packing target; 0: 512 KiB
 	ChunkMemoryBytes int64 // packed chunks held for a view; 0: 4 MiB
 	ChunkTotalBytes  int64 // and for all views together; 0: 16 MiB
@@ -88,6 +90,9 @@ func (o Options) validate() error {
 	}
 	if o.ChunkBytes < 1<<10 || o.ChunkBytes > wire.InlineBytes {
 		return fmt.Errorf("engine: chunk target of %d bytes, want 1024 to %d", o.ChunkBytes, wire.InlineBytes)
+	}
+	if o.MaxReplayRecords < 0 || o.MaxReplayBytes < 0 {
+		return fmt.Errorf("engine: views of at most %d records and %d bytes; want no negative number", o.MaxReplayRecords, o.MaxReplayBytes)
 	}
 	seen := map[string]bool{OwnedRoot: true}
 	for _, r := range o.Roots {

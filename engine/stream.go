@@ -234,6 +234,9 @@ func (st *stream) produce() (wire.Frame, bool, error) {
 		return f, true, nil
 	}
 	if st.snap != nil {
+		if err := st.admit(); err != nil && !st.snap.begun { // one that began is whole
+			return st.refuse(err)
+		}
 		return st.nextOfSnapshot()
 	}
 	if !st.seamed && st.atSeam() {
@@ -269,6 +272,9 @@ func (st *stream) nextEvent() (wire.Frame, bool, error) {
 		return st.nextBody()
 	case st.view == wire.ViewRecords:
 		return st.nextRecord()
+	}
+	if err := st.admit(); err != nil {
+		return st.refuse(err)
 	}
 	return st.nextDelta()
 }

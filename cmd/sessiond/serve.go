@@ -26,6 +26,8 @@ type serveOptions struct {
 	chunk       byteSize
 	chunkMemory byteSize
 	recordMax   byteSize
+	maxRecords  int64
+	maxBytes    byteSize
 	poll        bool
 	logFormat   string
 	logLevel    string
@@ -69,6 +71,8 @@ func newServeCommand(root *rootOptions) *cobra.Command {
 	f.Var(&o.chunk, "chunk-bytes", "target size of a snapshot's chunks")
 	f.Var(&o.chunkMemory, "chunk-memory-bytes", "packed chunks held in memory for one view of a session")
 	f.Var(&o.recordMax, "record-bytes-max", "longer records are never held in memory; message views show a marker")
+	f.Int64Var(&o.maxRecords, "max-replay-records", 0, "message views made of more records fail; 0: no limit")
+	f.Var(&o.maxBytes, "max-replay-bytes", "message views made of more bytes fail; 0: no limit")
 	f.BoolVar(&o.poll, "poll", false, "notice change by looking only, for file systems without events")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -132,9 +136,13 @@ func (o *serveOptions) engine(cmd *cobra.Command) (engine.Options, error) {
 	if o.chunkMemory == 0 || o.recordMax == 0 {
 		return engine.Options{}, usageErrorf(cmd, "--chunk-memory-bytes and --record-bytes-max want at least 1")
 	}
+	if o.maxRecords < 0 {
+		return engine.Options{}, usageErrorf(cmd, "--max-replay-records %d, want 0 or more", o.maxRecords)
+	}
 	opt := engine.Options{
 		Version: buildVersion().Version, ReplayCacheBytes: int64(o.replayCache), RecordBytesMax: int64(o.recordMax),
 		ChunkBytes: int(o.chunk), ChunkMemoryBytes: int64(o.chunkMemory), Polling: o.poll,
+		MaxReplayRecords: o.maxRecords, MaxReplayBytes: int64(o.maxBytes),
 	}
 	var err error
 	if opt.StateDir, err = o.stateFolder(); err != nil {

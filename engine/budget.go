@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"errors"
+
+	"sessiond/replay"
+	"sessiond/wire"
+)
+
+// admit reports whether the stream's view is within the limits of views; view
+// records has none.
+func (st *stream) admit() error {
+	if st.view == wire.ViewRecords {
+		return nil
+	}
+	return st.g.replay.Admit(viewOf(st.view))
+}
+
+// refuse ends a stream whose view has grown over a limit: a part of it would
+// look like the whole. To the client it is a snapshot that begins and fails
+// for good.
+func (st *stream) refuse(over error) (wire.Frame, bool, error) {
+	var w *wire.Error
+	errors.As(toWire(over), &w)
+	if st.snap == nil {
+		head := st.g.replay.Head()
+		st.snap = &snapshot{
+			snapshotView: snapshotView{cut: head, replay: st.g.replay}, purpose: wire.PurposeResync,
+			id: snapshotID(st.rules, st.view, st.e.o.ChunkBytes, head),
+		}
+	}
+	begin, _, err := st.snapshotBegin()
+	if err != nil {
+		return wire.Frame{}, false, err
+	}
+	failed, err := st.snapshotFailed(w)
+	st.queue = append(st.queue, failed)
+	st.snap, st.pass, st.removed = nil, nil, true
+	return begin, err == nil, err
+}
+
+// budgetError is the protocol's error for a view over a limit, nil for another.
+func budgetError(err error) *wire.Error {
+	var over *replay.BudgetError
+	if !errors.As(err, &over) {
+		return nil
+	}
+	return wire.Errorf(wire.CodeHistoryBudgetExceeded, "view %s is made of %d %s, and this daemon makes views of at most %d; view records has no limit",
+		over.View, over.Seen, over.Unit, over.Limit).With("limit", over.Limit).With("seen", over.Seen)
+}
