@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sessiond/replay"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
 	"sessiond/wire/client"
@@ -37,7 +38,8 @@ append stops at the first line that is refused and names it; the lines before it
 are in the session. It connects again by itself when the daemon goes away.
 
 --create makes the session first, if there is none. If the first line is a
-header (type "session"), it becomes the header; else one is made.
+header (type "session"), it becomes the header; else one is made, unless the
+first lines are of a format that has none.
 
 -o jsonl prints {"line","cursor","duplicate"} for each line, in order.
 
@@ -123,6 +125,9 @@ func (r *appendRun) create(ctx context.Context, opt client.Options, o *appendOpt
 		create.CWD = dir
 	}
 	header := len(lines) > 0 && textOf([]byte(lines[0].text), "type") == "session"
+	if f, ok := replay.FamilyOfEntries(bytesOf(lines)); ok && !header {
+		create.Dialect = f.Name()
+	}
 	if header {
 		create.Header = []byte(lines[0].text)
 	}
@@ -226,6 +231,14 @@ func (r *appendRun) acked(lines []inputLine, acks []wire.Ack) error {
 		}
 	}
 	return r.printer.Flush()
+}
+
+func bytesOf(lines []inputLine) [][]byte {
+	out := make([][]byte, len(lines))
+	for i, l := range lines {
+		out[i] = []byte(l.text)
+	}
+	return out
 }
 
 func texts(lines []inputLine) []string {

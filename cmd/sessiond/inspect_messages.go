@@ -18,7 +18,8 @@ const messagesLong = `
   {"index","role","sequence","hash","notes"?,"message"}
 sequence is the number of the message's line; hash is a hash of the message's
 value, the same however its JSON is spelled; notes name what a reader should
-know: provisional (from an unfinished last line), salvaged, branch.`
+know: provisional (from an unfinished last line), salvaged, branch; in event logs
+also aborted, failed, incomplete, duplicate, orphan and ignored.`
 
 func newInspectTranscriptCommand(o *inspectOptions) *cobra.Command {
 	return newMessagesCommand(o, dialect.Transcript, "Print all messages of the active branch")

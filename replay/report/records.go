@@ -33,7 +33,7 @@ type Selection struct {
 // EachRecord calls yield with the records of a selection in order. It holds
 // no index, and no line but the one at hand. An error of yield ends it.
 func EachRecord(ctx context.Context, f File, sel Selection, opt Options, yield func(Record) error) error {
-	keys := jsonl.Keys{Top: []string{"type"}}
+	keys := jsonl.Keys{Top: typeNames}
 	lines := jsonl.NewReader(f.Source, 0, f.Size, jsonl.ReaderOptions{RecordBytesMax: opt.RecordBytesMax, Keys: keys})
 	scanner := jsonl.NewScanner(keys)
 	to := sel.To
@@ -65,6 +65,9 @@ func EachRecord(ctx context.Context, f File, sel Selection, opt Options, yield f
 	return nil
 }
 
+// typeNames are the members that families name the type of an object by.
+var typeNames = []string{"type", "event_type"}
+
 // describe looks at a line.
 func describe(line jsonl.Line, seq uint64, s *jsonl.Scanner) Record {
 	r := Record{Sequence: seq, Offset: line.Offset, Size: line.Size, Content: line.Size, Text: line.Text}
@@ -75,8 +78,10 @@ func describe(line jsonl.Line, seq uint64, s *jsonl.Scanner) Record {
 	}
 	if big := line.Oversized; big != nil {
 		r.JSON = big.Valid && !big.InvalidUTF8
-		if v := big.Top[0]; v.Kind == jsonl.String {
-			r.Type = strings.ToValidUTF8(string(jsonl.AppendText(nil, v.Raw)), "")
+		for _, v := range big.Top {
+			if v.Kind == jsonl.String && r.Type == "" {
+				r.Type = strings.ToValidUTF8(string(jsonl.AppendText(nil, v.Raw)), "")
+			}
 		}
 		return r
 	}
@@ -87,8 +92,19 @@ func describe(line jsonl.Line, seq uint64, s *jsonl.Scanner) Record {
 	}
 	scan := s.Scan(text)
 	r.JSON = scan.Kind != jsonl.Invalid && scan.InvalidUTF8 < 0
-	if v := scan.Top[0]; scan.Kind == jsonl.Object && v.Kind == jsonl.String {
-		r.Type = strings.ToValidUTF8(string(jsonl.AppendText(nil, v.Bytes(text))), "")
+	if scan.Kind == jsonl.Object {
+		r.Type = typeText(text, scan.Top)
 	}
 	return r
+}
+
+// typeText is the text of the first of an object's members typeNames that is a
+// string.
+func typeText(object []byte, values []jsonl.Value) string {
+	for _, v := range values {
+		if v.Kind == jsonl.String {
+			return strings.ToValidUTF8(string(jsonl.AppendText(nil, v.Bytes(object))), "")
+		}
+	}
+	return ""
 }

@@ -124,13 +124,12 @@ func count(table map[string]int64, name string) {
 	table[name]++
 }
 
-// typeOf is the member that all families name the type of an object by.
+// typeOf is the type of an object of no family: the first of typeNames that is
+// a string.
 func typeOf(object []byte) string {
-	v := jsonl.Get(object, "type")
-	if v.Kind != jsonl.String {
-		return ""
-	}
-	return strings.ToValidUTF8(string(jsonl.AppendText(nil, v.Bytes(object))), "")
+	values := make([]jsonl.Value, len(typeNames))
+	jsonl.Pick(object, typeNames, values)
+	return typeText(object, values)
 }
 
 // callTable holds the calls that wait for a result: by id, how many. It is
