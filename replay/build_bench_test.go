@@ -20,6 +20,9 @@ func BenchmarkBuild_Brief(b *testing.B) { benchmarkBuild(b, gen.Brief) }
 // BenchmarkBuild_Small replays a session of lines of about 200 bytes.
 func BenchmarkBuild_Small(b *testing.B) { benchmarkBuild(b, gen.Small) }
 
+// BenchmarkBuild_Log replays an event log, with rewinds.
+func BenchmarkBuild_Log(b *testing.B) { benchmarkBuild(b, gen.Log) }
+
 // benchmarkBuild measures a build against the probe L, in turns on one file,
 // the best of each.
 func benchmarkBuild(b *testing.B, profile gen.Profile) {

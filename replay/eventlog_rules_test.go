@@ -16,6 +16,7 @@ import (
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
+	"sessiond/testdata/gen"
 )
 
 func TestEventLog_Views(t *testing.T) {
@@ -275,7 +276,11 @@ func TestEventLog_InfoAndIDs(t *testing.T) {
 	want := dialect.Info{
 		ID: "s1", CWD: "/w", Title: "newest", Version: 1, Created: created, Modified: created.Add(time.Minute),
 		Entries: 11, Messages: [2]int{7, 5}, Branches: 1,
-		Compactions: []dialect.Compaction{{4, nil, "anchored"}, {5, nil, "broken"}, {6, json.RawMessage("7"), "unanchored"}},
+		Compactions: []dialect.Compaction{
+			{Sequence: 4, State: "anchored"},
+			{Sequence: 5, State: "broken"},
+			{Sequence: 6, TokensBefore: json.RawMessage("7"), State: "unanchored"},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("info (-want +got):\n%s", diff)
@@ -403,4 +408,42 @@ func golden(t *testing.T, r *replay.Replay, data []byte) string {
 		fmt.Fprintf(&b, "%s %s line %d, %d bytes at %d: %s\n", d.Severity, d.Code, d.Line, d.Length, d.Offset, d.Detail)
 	}
 	return b.String()
+}
+
+// TestEventLog_GrowsByAnyCut extends a made-up log at every cut of its last
+// turns, in the middle of lines too, and compares with a fresh replay; clients
+// of every record before come along by deltas.
+func TestEventLog_GrowsByAnyCut(t *testing.T) {
+	var b bytes.Buffer
+	if _, err := gen.Write(&b, gen.Options{Profile: gen.Log, Seed: 7, Bytes: 40_000, TurnsPerFork: 2, TurnsPerCompaction: 3}); err != nil {
+		t.Fatal(err)
+	}
+	data := b.Bytes()
+	if list, _ := online(t, data).Diagnostics(); len(list) > 0 {
+		t.Fatalf("the log is not clean: %v", list)
+	}
+	ends := recordEnds(data)
+	past := make([][2]held, len(ends))
+	for seq, end := range ends {
+		r := online(t, data[:end])
+		for _, v := range bothViews {
+			past[seq][v] = holdings(t, r, data, v)
+		}
+	}
+	r, w := online(t, nil), dialect.NewWindow(bytes.NewReader(data))
+	size := 0
+	for step := 1; size < len(data); step = step*7%997 + 1 {
+		size = min(size+step, len(data))
+		extend(t, r, data[:size])
+		equalReplays(t, online(t, data[:size]), r, data[:size])
+		head := r.Head().Sequence
+		for _, v := range bothViews {
+			for seq := range head + 1 {
+				got, _ := apply(t, r, w, v, seq, past[seq][v].messages)
+				if !slices.Equal(got, past[head][v].messages) {
+					t.Fatalf("%v: a client of record %d at %d has\n%s", v, seq, head, strings.Join(got, "\n"))
+				}
+			}
+		}
+	}
 }

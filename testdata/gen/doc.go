@@ -1,4 +1,5 @@
-// Package gen makes pi sessions (version 3) for tests and measurements.
+// Package gen makes pi sessions (version 3) and event logs for tests and
+// measurements.
 //
 // A session is a pure function of its options, and one with more bytes starts
 // with the bytes of one with fewer: to grow a session, make a longer one and
@@ -7,7 +8,8 @@
 // sessions have. Every line is valid, ends in LF and is an entry of the tree.
 //
 // Profile Brief has lines of about 1.7 KB, most of it text; profile Small has
-// lines of about 200 bytes, most of it structure.
+// lines of about 200 bytes, most of it structure. Profile Log is an event log
+// of much the same turns.
 //
 // Functions may be called from any goroutine; a slice that Lines yields is
 // good until the next one.

@@ -18,6 +18,7 @@ type Profile string
 const (
 	Brief Profile = "brief" // lines of about 1.7 KB
 	Small Profile = "small" // lines of about 200 bytes
+	Log   Profile = "log"   // an event log, lines of about 900 bytes
 )
 
 // Options choose a session. The zero value is 1 MiB of Brief.
@@ -26,6 +27,8 @@ type Options struct {
 	Seed         uint64
 	Bytes        int64 // the session ends with the first line that reaches it; default 1 MiB
 	TurnsPerFork int   // every so many turns one goes on from an earlier turn; 0: never
+
+	TurnsPerCompaction int // of a Log: every so many turns the context is compacted; 0: never
 }
 
 func (o Options) withDefaults() Options {
@@ -40,10 +43,12 @@ func (o Options) withDefaults() Options {
 
 func (o Options) validate() error {
 	switch {
-	case o.Profile != Brief && o.Profile != Small:
-		return fmt.Errorf("gen: profile %q, want %q or %q", o.Profile, Brief, Small)
-	case o.Bytes < 0 || o.TurnsPerFork < 0:
-		return fmt.Errorf("gen: %d bytes, a fork every %d turns: want no negative number", o.Bytes, o.TurnsPerFork)
+	case o.Profile != Brief && o.Profile != Small && o.Profile != Log:
+		return fmt.Errorf("gen: profile %q, want %q, %q or %q", o.Profile, Brief, Small, Log)
+	case o.Bytes < 0 || o.TurnsPerFork < 0 || o.TurnsPerCompaction < 0:
+		return fmt.Errorf("gen: %d bytes, a fork every %d turns, a compaction every %d: want no negative number", o.Bytes, o.TurnsPerFork, o.TurnsPerCompaction)
+	case o.TurnsPerCompaction > 0 && o.Profile != Log:
+		return fmt.Errorf("gen: compactions are of profile %q", Log)
 	}
 	return nil
 }
@@ -58,7 +63,7 @@ func Lines(o Options) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := newSession(o)
 		var total int64
-		for line := s.header(); ; line = s.next() {
+		for line := s.first(); ; line = s.next() {
 			if !yield(line) {
 				return
 			}
@@ -125,6 +130,10 @@ type session struct {
 	turn  []func(*session) // the entries of one turn
 	count int              // entries made; the next one has this ordinal
 	buf   []byte
+
+	// Of a Log.
+	step, turns, lastInput int  // the next event of the turn, turns ended, the last input's ordinal
+	rewound, compacted     bool // since the last turn
 }
 
 func newSession(o Options) *session {
@@ -139,6 +148,14 @@ func newSession(o Options) *session {
 	return s
 }
 
+// first makes the first line; an event log has no header.
+func (s *session) first() []byte {
+	if s.o.Profile == Log {
+		return s.nextEvent()
+	}
+	return s.header()
+}
+
 func (s *session) header() []byte {
 	s.buf = append(s.buf[:0], `{"type":"session","version":3,"id":"`...)
 	s.buf = fmt.Appendf(s.buf, "%016x-%s", s.o.Seed, s.o.Profile)
@@ -149,6 +166,9 @@ func (s *session) header() []byte {
 
 // next makes the next entry: a model_change first, then turn after turn.
 func (s *session) next() []byte {
+	if s.o.Profile == Log {
+		return s.nextEvent()
+	}
 	s.buf = s.buf[:0]
 	if s.count == 0 {
 		s.entry("model_change")

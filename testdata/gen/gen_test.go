@@ -19,6 +19,7 @@ func TestWrite_Pinned(t *testing.T) {
 		{"brief", "fffcb6303b7fcaa5d671da4e9516bf3d803a1a68488cf06af5121c4c940fda6a", Options{Seed: 1, Bytes: 200_000}},
 		{"small", "21e966b6a367b398d3e2846c1ee0eae966e0d7b70337a2ee34e968ebd7639f2d", Options{Seed: 1, Bytes: 200_000, Profile: Small}},
 		{"forked", "44ffdbfb9ce7a032930ef75966967c712b674409f96fd9264f39000a35564d2e", Options{Seed: 2, Bytes: 200_000, TurnsPerFork: 5}},
+		{"log", "cea71741de69f7066599acb42fdb5e1f36131951a562c4f023a18a4fe0a83ab8", Options{Seed: 1, Bytes: 200_000, Profile: Log, TurnsPerFork: 3, TurnsPerCompaction: 4}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := sha256.Sum256(write(t, tt.o))
@@ -108,7 +109,7 @@ func checkEntries(t *testing.T, lines [][]byte) (forks int) {
 }
 
 func TestWrite_LongerStartsWithShorter(t *testing.T) {
-	for _, p := range []Profile{Brief, Small} {
+	for _, p := range []Profile{Brief, Small, Log} {
 		short := write(t, Options{Profile: p, Seed: 9, Bytes: 30_000, TurnsPerFork: 2})
 		long := write(t, Options{Profile: p, Seed: 9, Bytes: 90_000, TurnsPerFork: 2})
 		if !bytes.HasPrefix(long, short) {
@@ -121,7 +122,7 @@ func TestWrite_LongerStartsWithShorter(t *testing.T) {
 }
 
 func TestWrite_Invalid(t *testing.T) {
-	for _, o := range []Options{{Profile: "huge"}, {Bytes: -1}, {TurnsPerFork: -1}} {
+	for _, o := range []Options{{Profile: "huge"}, {Bytes: -1}, {TurnsPerFork: -1}, {TurnsPerCompaction: 1}, {Profile: Log, TurnsPerCompaction: -1}} {
 		if _, err := Write(&bytes.Buffer{}, o); err == nil {
 			t.Errorf("Write(%+v): got no error", o)
 		}

@@ -1,4 +1,4 @@
-// Command cmd writes a made-up pi session: see package gen.
+// Command cmd writes a made-up session: see package gen.
 //
 //	go run ./testdata/gen/cmd -profile small -bytes 104857600 -o FILE
 package main
@@ -23,10 +23,11 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("gen", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	profile := flags.String("profile", string(gen.Brief), "what lines are like: brief or small")
+	profile := flags.String("profile", string(gen.Brief), "what lines are like: brief, small or log")
 	bytes := flags.Int64("bytes", 1<<20, "size of the session")
 	seed := flags.Uint64("seed", 1, "which session")
 	fork := flags.Int("turns-per-fork", 0, "every so many turns one goes on from an earlier turn; 0: never")
+	compaction := flags.Int("turns-per-compaction", 0, "of a log: every so many turns the context is compacted; 0: never")
 	out := flags.String("o", "", "file to make; it must not exist (default: standard output)")
 	appends := flags.Bool("append", false, "write line by line, as an agent does over time; needs -o")
 	sync := flags.Int("lines-per-sync", 0, "with -append: lines between two syncs; 0: never")
@@ -36,7 +37,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("gen: got arguments %q, want none", flags.Args())
 	}
-	o := gen.Options{Profile: gen.Profile(*profile), Seed: *seed, Bytes: *bytes, TurnsPerFork: *fork}
+	o := gen.Options{Profile: gen.Profile(*profile), Seed: *seed, Bytes: *bytes, TurnsPerFork: *fork, TurnsPerCompaction: *compaction}
 	switch {
 	case *appends && *out == "":
 		return fmt.Errorf("gen: -append needs -o")
