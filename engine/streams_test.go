@@ -23,6 +23,7 @@ type draw struct {
 	id   string // prefix of ids
 	n    int
 	last string
+	log  bool // events of an event log
 }
 
 func (d *draw) odd(label string, n int) int { return n - rapid.IntRange(0, n).Draw(d.t, label) }
@@ -34,6 +35,9 @@ func (d *draw) anyID(label string) string {
 
 func (d *draw) entry() string {
 	d.n++
+	if d.log {
+		return d.logEvent()
+	}
 	id, parent := fmt.Sprintf("%s%d", d.id, d.n), d.last
 	switch d.odd("links", 14) {
 	case 0:
@@ -83,6 +87,9 @@ func (d *draw) line() string {
 	case 3:
 		return strings.Replace(d.entry(), `"t`, "\"\xfft", 1)
 	case 4:
+		if d.log {
+			break
+		}
 		return rapid.SampledFrom([]string{header, strings.Replace(header, `"version":3,`, "", 1)}).Draw(d.t, "header")
 	}
 	return d.entry()
@@ -226,18 +233,26 @@ func joinRecords(t tb, records []string) string {
 // session changes and the daemon is started again. At the end each holds what
 // one that attaches now is given.
 func testStreams(t *testing.T, owned bool, change ...func(*Options)) {
+	testStreamsOf(t, "pi", owned, change...)
+}
+
+func testStreamsOf(t *testing.T, dialect string, owned bool, change ...func(*Options)) {
 	w := newWorld(t, append(change, smallChunks, withoutSync)...)
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		w.fail = t
-		c := &scene{t: t, w: w, d: draw{t: t, id: "e"}}
+		c := &scene{t: t, w: w, d: draw{t: t, id: "e", log: dialect == "eventlog"}}
 		name := fmt.Sprintf("s%d", n)
 		if owned {
-			r := w.create(name)
+			r := w.createAs(name, dialect)
 			c.key, c.path, c.head = r.Session, r.Path, r.Head
 		} else {
-			c.path = w.write(name+".jsonl", header+"\n")
+			first := header + "\n"
+			if c.d.log {
+				first = ""
+			}
+			c.path = w.write(name+".jsonl", first)
 			c.key = followedRoot + ":" + name + ".jsonl"
 			w.e.changed(c.path)
 		}
