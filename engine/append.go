@@ -44,11 +44,11 @@ func (e *Engine) append(ctx context.Context, c wire.Command) (wire.AppendResult,
 	w := windows.Get().(*dialect.Window)
 	defer windows.Put(w)
 	w.Reset(g.file)
-	leaf, err := g.replay.Leaf(w)
+	leaf, err := g.leafNow(w)
 	if err != nil {
-		leaf = "" // what was appended is on disk all the same
+		leaf = nil // what was appended is on disk all the same
 	}
-	return wire.AppendResult{Acks: a.acks, Head: g.cursor(a.after), Leaf: leafOf(leaf)}, nil
+	return wire.AppendResult{Acks: a.acks, Head: g.cursor(a.after), Leaf: leaf}, nil
 }
 
 // useToAppend is use, together with the session's journal.

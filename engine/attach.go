@@ -77,6 +77,9 @@ func (st *stream) begin(ctx context.Context, c wire.Command) (wire.AttachResult,
 			"session %s is of no known format; only view records shows it", st.s.key)
 	}
 	st.rules = rules
+	if err := st.s.passHoles(ctx, st.g, c); err != nil {
+		return wire.AttachResult{}, toWire(err)
+	}
 	out := wire.AttachResult{
 		Attachment: st.attachment, Session: st.s.key, ID: st.s.id(), Generation: st.g.id,
 		RulesRevision: rules, Mode: wire.ModeSnapshot, Head: st.g.cursor(r.Head()),
@@ -85,11 +88,11 @@ func (st *stream) begin(ctx context.Context, c wire.Command) (wire.AttachResult,
 	if err := st.admit(); err != nil {
 		return out, toWire(err)
 	}
-	leaf, err := r.Leaf(st.window)
+	leaf, err := st.g.leafNow(st.window)
 	if err != nil {
 		return out, toWire(err)
 	}
-	out.Leaf = leafOf(leaf)
+	out.Leaf = leaf
 	reason, err := st.start(ctx, c)
 	if err != nil {
 		return out, toWire(err)

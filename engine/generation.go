@@ -33,6 +33,8 @@ type generation struct {
 	stating sync.Mutex  // held while the state is read
 	state   turnState   // at stateAt, empty before; guarded by stating
 	stateAt stamp.Point // guarded by stating
+	leaf    *string     // at leafAt; guarded by stating
+	leafAt  stamp.Point // guarded by stating; zero, which is no head: none yet
 
 	unserved atomic.Bool // records were read that nobody has asked for yet
 

@@ -187,8 +187,8 @@ func listingOf(g *generation) kv.Listing {
 	if st, err := g.stateNow(w); err == nil {
 		l.State = st.State
 	}
-	if leaf, err := g.replay.Leaf(w); err == nil {
-		l.Leaf = leafOf(leaf)
+	if leaf, err := g.leafNow(w); err == nil {
+		l.Leaf = leaf
 	}
 	return l
 }
@@ -201,6 +201,26 @@ func leafOf(id string) *string {
 		return nil
 	}
 	return optional(id)
+}
+
+// leafNow returns the id of the leaf at the head, as leafOf tells it. Like the turn state it is
+// read once for a head: its record may be large.
+func (g *generation) leafNow(w *dialect.Window) (*string, error) {
+	g.stating.Lock()
+	defer g.stating.Unlock()
+	head := g.replay.Head()
+	if g.leafAt == head {
+		return g.leaf, nil
+	}
+	id, err := g.replay.Leaf(w)
+	if err != nil {
+		return nil, err
+	}
+	leaf := leafOf(id)
+	if g.replay.Head() == head {
+		g.leaf, g.leafAt = leaf, head
+	}
+	return leaf, nil
 }
 
 func optional(s string) *string {

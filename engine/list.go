@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ func (e *Engine) resolve(name string) (*session, error) {
 	if name == "" {
 		return nil, wire.Errorf(wire.CodeBadArgument, "no session named")
 	}
+	e.checkAlias(name)
 	e.mu.Lock()
 	s := e.sessions[name]
 	exact := slices.Clone(e.names[name])
@@ -57,6 +59,27 @@ func (e *Engine) resolve(name string) (*session, error) {
 	const most = 20
 	return nil, wire.Errorf(wire.CodeAmbiguousSession, "%d sessions match %q", len(hits), clip(name)).
 		With("candidates", candidates[:min(most, len(candidates))])
+}
+
+// checkAlias looks whether a name that is the key of another path of a session
+// still is: the file may have been replaced under one of them.
+func (e *Engine) checkAlias(name string) {
+	root, rel, ok := strings.Cut(name, ":")
+	if !ok {
+		return
+	}
+	for _, r := range e.roots {
+		if r.Name != root {
+			continue
+		}
+		path := filepath.Join(r.Path, filepath.FromSlash(rel))
+		e.mu.Lock()
+		s := e.paths[path]
+		e.mu.Unlock()
+		if s != nil && s.path != path && !e.isAlias(s, path) {
+			e.changed(path)
+		}
+	}
 }
 
 // byIndexedID looks for an id that only the index knows. Each session is asked

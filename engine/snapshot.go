@@ -145,11 +145,11 @@ func (st *stream) nextOfSnapshot() (wire.Frame, bool, error) {
 
 func (st *stream) snapshotBegin() (wire.Frame, bool, error) {
 	sn := st.snap
-	sn.begun = true
 	state, err := st.stateNow()
 	if err != nil {
 		return wire.Frame{}, false, err
 	}
+	sn.begun = true
 	b := wire.SnapshotBegin{
 		Type: wire.TypeSnapshotBegin, Attachment: st.attachment, ActiveSessionID: st.id, SnapshotID: sn.id,
 		View: st.view, Generation: st.g.id, RulesRevision: st.rules, Cut: st.g.cursor(sn.cut),

@@ -162,9 +162,13 @@ func (st *stream) failed(err error) (wire.Frame, bool, error) {
 	if st.failures++; st.snap == nil || st.failures > snapshotTries || !errors.As(err, &w) {
 		return wire.Frame{}, false, fmt.Errorf("engine: session %s: %w", st.s.key, err)
 	}
+	begun := st.snap.begun
 	f, err := st.snapshotFailed(w)
 	if err == nil {
 		err = st.startSnapshot(wire.PurposeResync, "", nil)
+	}
+	if err == nil && !begun { // the client was told of none
+		return st.next()
 	}
 	return f, err == nil, err
 }

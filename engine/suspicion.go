@@ -123,6 +123,25 @@ func (s *session) waitsForHole(offset int64) bool {
 	return offset >= h.over
 }
 
+// passHoles reads records that wait for their NUL bytes to be filled, if a
+// client has seen them: before a restart they were waited for.
+func (s *session) passHoles(ctx context.Context, g *generation, c wire.Command) error {
+	offset := int64(0)
+	switch {
+	case c.Resume != nil:
+		offset = c.Resume.Offset
+	case c.Position != nil:
+		offset = c.Position.Cut.Offset
+	}
+	if tail := g.replay.Tail(); !tail.Hole || offset <= tail.Offset || offset > tail.Offset+tail.Bytes {
+		return nil
+	}
+	s.mu.Lock()
+	s.holes.over = max(s.holes.over, offset)
+	s.mu.Unlock()
+	return g.replay.Extend(ctx, g.file, g.known().Stamp.Size)
+}
+
 // nextLook is when the session must be looked at again though nothing happens
 // to its file; ok is false where it need not.
 func (s *session) nextLook() (wait time.Duration, ok bool) {

@@ -177,6 +177,19 @@ func TestExtend_LongTailIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// A tail that is too long to be looked into may be taken back as any other:
+// the record in its place is not lost.
+func TestExtend_LongTailIsTakenBack(t *testing.T) {
+	base := file(header(3), user("a", ""))
+	data := slices.Concat(base, bytes.Repeat([]byte("x"), 1200<<10))
+	r := online(t, data)
+	data = slices.Concat(base, file(user("b", "a")), bytes.Repeat([]byte("y"), 1300<<10))
+	extend(t, r, data)
+	if got, want := r.Head(), online(t, data).Head(); got != want {
+		t.Errorf("head: got %+v, want %+v", got, want)
+	}
+}
+
 // TestExtend_AfterReadErrors fails each read in turn, half done, then lets the
 // replay go on.
 func TestExtend_AfterReadErrors(t *testing.T) {

@@ -132,11 +132,11 @@ type reading struct {
 	truncated   bool
 	tail        Tail
 
-	end   int64       // how far the file was looked at
-	empty bool        // what was looked at first was a file without bytes
-	built bool        // a scan has made it
-	front stamp.Point // the first record's end that is far enough to tell files apart
-	near  []near      // the last places from which the digest may go on, ascending
+	tailSum uint64      // of the end of a tail that was not looked into
+	empty   bool        // what was looked at first was a file without bytes
+	built   bool        // a scan has made it
+	front   stamp.Point // the first record's end that is far enough to tell files apart
+	near    []near      // the last places from which the digest may go on, ascending
 
 	cutoff uint64 // sequence of the compaction that was counted last
 }

@@ -53,7 +53,7 @@ func Restore(s Saved, opt Options) (r *Replay, ok bool) {
 	}
 	r.final, r.head, r.digest, r.checkpoints = true, s.Head, d, s.Checkpoints
 	r.counts.Records = s.Records
-	r.tail.Offset, r.end = s.Head.Offset, s.Head.Offset
+	r.tail.Offset = s.Head.Offset
 	r.asleep = &asleep{f, s.Diagnostics, s.Info, s.Turn, s.Leaf}
 	r.markLocked()
 	return r, true

@@ -27,12 +27,12 @@ func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error 
 		return fmt.Errorf("replay: file of %d bytes ends before the head at %d: %w", size, r.head.Offset, io.ErrUnexpectedEOF)
 	case size == 0 && r.head.Offset == 0:
 		r.mu.Lock()
-		r.empty, r.end, r.tail = true, 0, Tail{State: TailClean}
+		r.empty, r.tail = true, Tail{State: TailClean}
 		r.mu.Unlock()
 		return nil
 	case r.head.Offset == size:
 		r.mu.Lock()
-		r.end, r.tail = size, Tail{State: TailClean, Offset: size}
+		r.tail = Tail{State: TailClean, Offset: size}
 		r.mu.Unlock()
 		return nil
 	}
@@ -99,14 +99,35 @@ func (r *Replay) tailGoesOn(src io.ReaderAt, size int64) (bool, error) {
 	if r.opt.Tail || r.tail.Bytes <= tailBytesMax || size <= end {
 		return false, nil
 	}
+	if same, err := r.sameTail(src); !same || err != nil {
+		return false, err
+	}
 	lfs, _, err := stamp.Advance(src, stamp.NewDigest(), end, size)
 	if err != nil || lfs > 0 {
 		return false, err
 	}
+	sum, err := tailSum(src, r.tail.Offset, size)
+	if err != nil {
+		return false, err
+	}
 	r.mu.Lock()
-	r.tail.Bytes, r.end = size-r.tail.Offset, size
+	r.tail.Bytes, r.tailSum = size-r.tail.Offset, sum
 	r.mu.Unlock()
 	return true, nil
+}
+
+// sameTail reports whether the end of a long tail is as it was: one that was
+// taken back and written anew must be looked at from its start.
+func (r *Replay) sameTail(src io.ReaderAt) (bool, error) {
+	sum, err := tailSum(src, r.tail.Offset, r.tail.Offset+r.tail.Bytes)
+	return sum == r.tailSum, err
+}
+
+// tailSum is the digest of the last stretch of a long tail.
+func tailSum(src io.ReaderAt, from, to int64) (uint64, error) {
+	d := stamp.NewDigest()
+	_, _, err := stamp.Advance(src, d, max(from, to-nearBytes), to)
+	return d.Sum64(), err
 }
 
 // scan reads records from the head on.
@@ -121,7 +142,7 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 	p.lines = jsonl.NewReader(src, from.Offset, size, jsonl.ReaderOptions{
 		BufferBytes: r.bufferBytes(size - from.Offset), RecordBytesMax: r.opt.RecordBytesMax, Keys: keys, Digest: p.digest,
 	})
-	s := &scanner{r: r, ctx: ctx, keys: jsonl.NewScanner(keys), probe: jsonl.NewScanner(keys)}
+	s := &scanner{r: r, ctx: ctx, src: src, keys: jsonl.NewScanner(keys), probe: jsonl.NewScanner(keys)}
 	next, stop := p.batches(size - from.Offset)
 	defer stop()
 	for {
@@ -134,11 +155,6 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 				r.tail = Tail{State: TailUnterminated, Offset: r.head.Offset, Bytes: size - r.head.Offset, NULs: true, Hole: true}
 				r.mu.Unlock()
 				err = nil
-			}
-			if err == nil {
-				r.mu.Lock()
-				r.end = size
-				r.mu.Unlock()
 			}
 			return err
 		}
@@ -179,6 +195,7 @@ func (r *Replay) bufferBytes(left int64) int {
 type scanner struct {
 	r     *Replay
 	ctx   context.Context
+	src   io.ReaderAt
 	keys  *jsonl.Scanner
 	probe *jsonl.Scanner // for objects inside a line that keys is looking at
 
@@ -507,6 +524,12 @@ func (s *scanner) tail(line jsonl.Line) error {
 		t.State = TailProvisional
 	}
 	r.tail = t
+	if t.Bytes > tailBytesMax && !r.opt.Tail {
+		var err error
+		if r.tailSum, err = tailSum(s.src, t.Offset, t.Offset+t.Bytes); err != nil {
+			return err
+		}
+	}
 	if whole && r.opt.Tail {
 		return s.record(&scanned{Line: line}, true)
 	}
