@@ -15,7 +15,7 @@
 // # Concurrency
 //
 // An FS may be used by any number of goroutines. A File belongs to one, but
-// for ReadAt.
+// for ReadAt, Datasync and Close.
 //
 // # Caveats
 //

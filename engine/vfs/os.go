@@ -151,6 +151,16 @@ func (OS) Type(path string) (string, error) {
 	return typeName(&st), nil
 }
 
+// Free implements FS.
+func (OS) Free(path string) (free, total int64, err error) {
+	var st unix.Statfs_t
+	if err := ignoringEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	block := int64(st.Bsize) //nolint:unconvert // uint32 on some platforms
+	return int64(st.Bavail) * block, int64(st.Blocks) * block, nil
+}
+
 // osFile is a File of the operating system.
 type osFile struct{ *os.File }
 
@@ -167,6 +177,15 @@ func (f *osFile) Datasync() error {
 // Position implements File: an O_APPEND write leaves the descriptor's offset
 // behind its last byte.
 func (f *osFile) Position() (int64, error) { return f.Seek(0, io.SeekCurrent) }
+
+// Allocate implements File.
+func (f *osFile) Allocate(size int64) error {
+	err := allocate(f.File, size)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+}
 
 // Info implements File.
 func (f *osFile) Info() (Info, error) { return infoOf(f.Stat()) }

@@ -12,6 +12,10 @@ func datasync(f *os.File) error {
 	return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) })
 }
 
+func allocate(f *os.File, size int64) error {
+	return ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size) })
+}
+
 // tryLock takes an OFD lock: unlike a POSIX lock it is not lost when another
 // descriptor of this process closes the file.
 func tryLock(fd uintptr) error {

@@ -219,6 +219,34 @@ func TestOS_RemoveRemovesNoFolder(t *testing.T) {
 	}
 }
 
+func TestOS_AllocateKeepsTheLength(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := vfs.OS{}.Create(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Allocate(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path); got != "abc" {
+		t.Errorf("content: got %q, want abc", got)
+	}
+}
+
+func TestOS_Free(t *testing.T) {
+	free, total, err := vfs.OS{}.Free(t.TempDir())
+	if err != nil || free < 0 || total < free {
+		t.Errorf("got %d of %d, %v", free, total, err)
+	}
+	if _, _, err := (vfs.OS{}).Free(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
 func BenchmarkOS_AppendDatasync(b *testing.B) {
 	f, err := vfs.OS{}.Create(filepath.Join(b.TempDir(), "a"), 0o600)
 	if err != nil {

@@ -41,10 +41,13 @@ type FS interface {
 	// Type names the type of the file system that a path is on ("ext4"), ""
 	// for one that is not known here.
 	Type(path string) (string, error)
+	// Free is how many bytes this user may still write to the file system
+	// that holds path, and its size.
+	Free(path string) (free, total int64, err error)
 }
 
-// File is one open file. ReadAt is safe for concurrent use; the rest belongs
-// to one goroutine.
+// File is one open file. ReadAt, Datasync and Close are safe for concurrent
+// use; the rest belongs to one goroutine.
 type File interface {
 	io.ReaderAt
 	io.Closer
@@ -60,6 +63,9 @@ type File interface {
 	Datasync() error
 	// Truncate cuts the file; durable only after Datasync.
 	Truncate(size int64) error
+	// Allocate asks for blocks for the first size bytes and leaves the length
+	// as it is. Where the platform or the file system cannot, it does nothing.
+	Allocate(size int64) error
 	// Info is fstat of the open file.
 	Info() (Info, error)
 	// TryLock takes an exclusive kernel lock that dies with the descriptor;

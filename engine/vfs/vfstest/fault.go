@@ -27,11 +27,13 @@ const (
 	MkdirAll   Op = "mkdir_all"
 	SyncDir    Op = "sync_dir"
 	Type       Op = "type"
+	Free       Op = "free"
 	ReadAt     Op = "read_at"
 	Write      Op = "write"
 	Position   Op = "position"
 	Datasync   Op = "datasync"
 	Truncate   Op = "truncate"
+	Allocate   Op = "allocate"
 	Info       Op = "info"
 	TryLock    Op = "try_lock"
 	Close      Op = "close"
@@ -61,6 +63,7 @@ type FS struct {
 	mu     sync.Mutex
 	rules  []*Rule      // guarded by mu
 	counts map[call]int // guarded by mu
+	space  *[2]int64    // free and total bytes, if they were set; guarded by mu
 }
 
 type call struct {
@@ -89,6 +92,13 @@ func (f *FS) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = nil
+}
+
+// SetFree makes Free answer this.
+func (f *FS) SetFree(free, total int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.space = &[2]int64{free, total}
 }
 
 // Count returns how often an operation was asked for on paths that match, as
@@ -216,6 +226,20 @@ func (f *FS) SyncDir(path string) error {
 	return f.do(SyncDir, path, func() error { return f.under.SyncDir(path) })
 }
 
+// Free implements vfs.FS.
+func (f *FS) Free(path string) (free, total int64, err error) {
+	if _, err := f.before(Free, path); err != nil {
+		return 0, 0, err
+	}
+	f.mu.Lock()
+	space := f.space
+	f.mu.Unlock()
+	if space != nil {
+		return space[0], space[1], nil
+	}
+	return f.under.Free(path)
+}
+
 func (f *FS) do(op Op, path string, do func() error) error {
 	if _, err := f.before(op, path); err != nil {
 		return err
@@ -264,6 +288,10 @@ func (f *file) Datasync() error { return f.fs.do(Datasync, f.Name(), f.File.Data
 
 func (f *file) Truncate(size int64) error {
 	return f.fs.do(Truncate, f.Name(), func() error { return f.File.Truncate(size) })
+}
+
+func (f *file) Allocate(size int64) error {
+	return f.fs.do(Allocate, f.Name(), func() error { return f.File.Allocate(size) })
 }
 
 func (f *file) Info() (vfs.Info, error) { return try(f.fs, Info, f.Name(), f.File.Info) }

@@ -61,3 +61,15 @@ func TestFS_Rules(t *testing.T) {
 		t.Errorf("content: got %q, %v, want %q", got, err, want)
 	}
 }
+
+func TestFS_Free(t *testing.T) {
+	fsys := vfstest.New(vfs.OS{})
+	fsys.SetFree(5, 10)
+	if free, total, err := fsys.Free(t.TempDir()); free != 5 || total != 10 || err != nil {
+		t.Errorf("got %d of %d, %v, want 5 of 10", free, total, err)
+	}
+	fsys.Add(vfstest.Rule{Op: vfstest.Free, Err: syscall.EIO})
+	if _, _, err := fsys.Free(t.TempDir()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v, want %v", err, syscall.EIO)
+	}
+}
