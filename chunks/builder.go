@@ -1,6 +1,9 @@
 package chunks
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"github.com/cespare/xxhash/v2"
 
 	"sessiond/wire"
@@ -19,6 +22,53 @@ type Chunk struct {
 	Body   []byte // "meta":[...],"messages":[...]
 	Digest wire.Digest
 	Count  int // messages
+
+	loan *loan
+}
+
+// Release says that the Body is not used any more. It need not be called, and
+// may be again.
+func (c Chunk) Release() {
+	if c.loan != nil && c.loan.back.CompareAndSwap(false, true) {
+		buffers.Put(c.loan.buf)
+	}
+}
+
+// loan is a buffer of the pool that a body was read into.
+type loan struct {
+	buf  *[]byte
+	back atomic.Bool
+}
+
+// buffers hold bodies that were read from spill.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// borrow returns a buffer of n bytes.
+func borrow(n int) *loan {
+	buf := buffers.Get().(*[]byte)
+	if cap(*buf) < n {
+		*buf = make([]byte, n)
+	}
+	*buf = (*buf)[:n]
+	return &loan{buf: buf}
+}
+
+// sealed is what is known of a chunk without its body.
+type sealed struct {
+	end    Place
+	digest uint64 // of the messages
+	sum    uint64 // xxh64 of the body
+	count  int
+	size   int // of the body
+}
+
+func sealedOf(c Chunk, end Place) sealed {
+	return sealed{end: end, digest: uint64(c.Digest), sum: xxhash.Sum64(c.Body), count: c.Count, size: len(c.Body)}
+}
+
+// of gives the chunk its body.
+func (v sealed) of(body []byte, l *loan) Chunk {
+	return Chunk{Body: body, Digest: wire.Digest(v.digest), Count: v.count, loan: l}
 }
 
 const (

@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"go.uber.org/goleak"
 
+	"sessiond/engine/vfs"
+	"sessiond/engine/vfs/vfstest"
 	"sessiond/wire"
 )
 
@@ -82,19 +88,111 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
+// bench is a store over a folder with faults.
+type bench struct {
+	*Store
+	t     testing.TB
+	fs    *vfstest.FS
+	dir   string
+	now   atomic.Int64 // seconds
+	ids   atomic.Uint64
+	o     StoreOptions
+	lim   limits
+	tells tells
+}
+
+// tells counts what the listener was told.
+type tells struct{ degraded, recovered, damaged atomic.Int64 }
+
+// smallLimits let a few hundred bytes do what takes MiB else.
+func smallLimits() limits {
+	lim := defaultLimits
+	lim.segmentBytes, lim.stepBytes, lim.syncBytes, lim.unsyncedBytes, lim.garbageBytes = 1000, 300, 400, 800, 1500
+	return lim
+}
+
+func newBench(t testing.TB, o StoreOptions, lim limits) *bench {
+	t.Helper()
+	b := &bench{t: t, fs: vfstest.New(vfs.OS{}), dir: filepath.Join(t.TempDir(), "spill"), lim: lim}
+	b.fs.SetFree(1<<40, 1<<41)
+	b.o = o
+	b.o.FS = b.fs
+	if b.o.Dir != "" {
+		b.o.Dir = b.dir
+	}
+	b.o.Now = func() time.Time { return time.Unix(b.now.Load(), 0) }
+	b.o.Listener = Listener{
+		Degraded:  func(error) { b.tells.degraded.Add(1) },
+		Recovered: func() { b.tells.recovered.Add(1) },
+		Damaged:   func(string, int64, error) { b.tells.damaged.Add(1) },
+	}
+	b.open()
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func (b *bench) open() { b.Store = openStore(b.o, b.lim) }
+
+// memoryBench keeps bodies in memory only.
+func memoryBench(t testing.TB, bytes int64) *bench {
+	return newBench(t, StoreOptions{MemoryBytes: bytes}, defaultLimits)
+}
+
+// spillBench spills, in small files.
+func spillBench(t testing.TB) *bench {
+	return newBench(t, StoreOptions{Dir: "x", MemoryBytes: 1 << 20, SpillBytes: 1 << 20}, smallLimits())
+}
+
+// begin begins a snapshot of its own id.
+func (b *bench) begin(l *Log, src Source) (*Snapshot, func()) {
+	s, release, _ := l.Begin(SnapshotOptions{Session: "s", ID: wire.SnapshotID(b.ids.Add(1)), Source: src})
+	return s, release
+}
+
+// whole checks a new snapshot of a view.
+func (b *bench) whole(t tb, l *Log, v view, target int) {
+	t.Helper()
+	s, release := b.begin(l, v)
+	defer release()
+	checkWhole(t, s, v.pack(target))
+}
+
+// files lists the segment files.
+func (b *bench) files() []string {
+	list, err := filepath.Glob(filepath.Join(b.dir, "*"+segmentExt))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return list
+}
+
+// next reads a chunk, packing what is before it by hand.
+func next(s *Snapshot, index int) (Chunk, error) {
+	for {
+		c, err := s.ReadChunk(context.Background(), index)
+		if !errors.Is(err, ErrNotYet) {
+			return c, err
+		}
+		if _, _, err := s.packMore(context.Background()); err != nil {
+			s.MarkFailed(err)
+		}
+	}
+}
+
 // checkChunk demands that a snapshot's chunk is that of packing alone.
 func checkChunk(t tb, s *Snapshot, want []Chunk, index int) {
 	t.Helper()
-	c, ok, err := s.Chunk(context.Background(), index)
+	c, err := next(s, index)
+	if index >= len(want) {
+		if !errors.Is(err, ErrNoChunk) {
+			t.Fatalf("chunk %d of %d: got %v, want %v", index, len(want), err, ErrNoChunk)
+		}
+		return
+	}
 	if err != nil {
 		t.Fatalf("chunk %d: %v", index, err)
 	}
-	if ok != (index < len(want)) {
-		t.Fatalf("chunk %d: got %v, want %v; there are %d", index, ok, !ok, len(want))
-	}
-	if !ok {
-		return
-	}
+	defer c.Release()
 	w := want[index]
 	if !bytes.Equal(c.Body, w.Body) || c.Digest != w.Digest || c.Count != w.Count {
 		t.Fatalf("chunk %d: got %d messages, digest %s\n%s\nwant %d, %s\n%s", index, c.Count, c.Digest, c.Body, w.Count, w.Digest, w.Body)
@@ -103,7 +201,10 @@ func checkChunk(t tb, s *Snapshot, want []Chunk, index int) {
 
 func checkTotals(t tb, s *Snapshot, want []Chunk) {
 	t.Helper()
-	got, err := s.Totals(context.Background())
+	if _, err := next(s, len(want)); !errors.Is(err, ErrNoChunk) {
+		t.Fatalf("behind the last chunk: got %v, want %v", err, ErrNoChunk)
+	}
+	got, err := s.Totals()
 	if err != nil {
 		t.Fatalf("totals: %v", err)
 	}

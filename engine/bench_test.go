@@ -36,11 +36,20 @@ func benchmarkSnapshot(b *testing.B, p gen.Profile) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r.Stream.Start(func() {})
+		wake := make(chan struct{}, 1)
+		r.Stream.Start(func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
 		for {
-			f, _, err := r.Stream.Next()
+			f, ok, err := r.Stream.Next()
 			if err != nil {
 				break
+			}
+			if !ok {
+				<-wake
 			}
 			if f.Release != nil {
 				f.Release()

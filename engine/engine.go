@@ -33,7 +33,7 @@ type Engine struct {
 	watcher  *follow.Watcher
 	roots    []Root // with that of owned sessions; set before any is followed
 	syncs    *journal.Syncs
-	budget   *chunks.Budget
+	chunks   *chunks.Store
 	bootID   [16]byte
 	objects  objects
 	blocks   blocks
@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, started: o.Now(), counters: new(replay.Counters), trust: stamp.NewTrust(o.Clock), bootID: readBootID(),
-		syncs: journal.NewSyncs(0), budget: chunks.NewBudget(o.ChunkTotalBytes),
+		syncs:    journal.NewSyncs(0),
 		sessions: map[string]*session{}, paths: map[string]*session{}, files: map[fileID]*session{}, names: map[string][]*session{},
 		rootErr: map[string]error{}, open: map[*session]struct{}{},
 	}
@@ -93,6 +93,7 @@ func (e *Engine) start(ctx context.Context) error {
 			e.cache, err = replay.NewCache(e.o.ReplayCacheBytes, e.trust, e.counters)
 			return err
 		}},
+		{"spill", e.openChunks},
 		{"index", func() error { return e.openIndex(ctx) }},
 		{"roots", func() error { return e.listRoots(ctx) }},
 	} {
@@ -120,6 +121,29 @@ func (e *Engine) learnStamps() error {
 	if err := e.believe(); err != nil {
 		e.o.Logger.Warn("change times not probed: unchanged files are read again to be sure", "error", err)
 	}
+	return nil
+}
+
+// openChunks opens the snapshot cache. Of a spill folder that cannot be used
+// the status tells; one that others may look into is refused.
+func (e *Engine) openChunks() error {
+	log := e.o.Logger
+	if err := privateDir(e.o.FS, e.o.SpillDir); errors.Is(err, ErrStateDir) {
+		return err
+	}
+	e.chunks = chunks.OpenStore(chunks.StoreOptions{
+		FS: e.o.FS, Dir: e.o.SpillDir, MemoryBytes: e.o.ChunkTotalBytes, SpillBytes: e.o.SpillBytes, Now: e.o.Now,
+		Listener: chunks.Listener{
+			Degraded: func(err error) {
+				log.Error("snapshots are not spilled, but packed again when they are asked for", "error", err)
+			},
+			Recovered: func() { log.Info("snapshots are spilled again") },
+			Damaged: func(segment string, offset int64, err error) {
+				log.Warn("spilled chunk is packed again", "segment", segment, "offset", offset, "error", err)
+			},
+		},
+	})
+	e.work.Go(func() { e.chunks.Sweep(nil) }) // no file of an earlier process is named by anything yet
 	return nil
 }
 
@@ -216,6 +240,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	if e.index != nil {
 		errs = append(errs, e.index.Close(ctx))
+	}
+	if e.chunks != nil {
+		e.chunks.Close()
 	}
 	if e.cache != nil {
 		e.cache.Close()

@@ -138,10 +138,28 @@ func (f *follower) pull(n int) bool {
 	return true
 }
 
-// drain takes all that there is now.
+// drain takes all that there is now: of a snapshot in flight, all of it.
 func (f *follower) drain() {
 	f.t.Helper()
-	for f.pull(1) {
+	for f.pull(1) || f.packed() {
+	}
+}
+
+// packed waits for a chunk that is being packed, if that is what the follower
+// waits for.
+func (f *follower) packed() bool {
+	f.t.Helper()
+	if f.over || f.snapshot == nil {
+		return false
+	}
+	timeout := time.NewTimer(patience)
+	defer timer(timeout)()
+	select {
+	case <-f.wake:
+		return true
+	case <-timeout.C:
+		f.t.Fatalf("the snapshot stops; frames %v", f.frames)
+		return false
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"sessiond/chunks"
 	"sessiond/engine/vfs"
 	"sessiond/kv"
 	"sessiond/wire"
@@ -342,7 +343,8 @@ func (e *Engine) status(ctx context.Context) Status {
 		StateDir: e.o.StateDir, Replay: e.counters.Values(), Index: e.index.Stats(ctx), Degraded: []string{},
 	}
 	st.ReplayCache.HeldBytes, st.ReplayCache.BoundBytes = e.cache.Bytes()
-	st.ChunkBytes = e.budget.Held()
+	st.Chunks = e.chunks.Stats()
+	st.ChunkBytes = st.Chunks.MemoryHeldBytes
 	e.mu.Lock()
 	st.Sessions, st.Open = len(e.sessions), len(e.open)
 	list := make([]*session, 0, len(e.sessions))
@@ -375,6 +377,9 @@ func (e *Engine) status(ctx context.Context) Status {
 	if st.Index.Degraded != "" {
 		st.Degraded = append(st.Degraded, "index: "+st.Index.Degraded)
 	}
+	if st.Chunks.Degraded != "" {
+		st.Degraded = append(st.Degraded, st.Chunks.Degraded)
+	}
 	slices.Sort(st.Degraded)
 	return st
 }
@@ -393,9 +398,10 @@ type Status struct {
 		HeldBytes  int64 `json:"heldBytes"`
 		BoundBytes int64 `json:"boundBytes"`
 	} `json:"replayCache"`
-	ChunkBytes int64    `json:"chunkBytes"`
-	Index      kv.Stats `json:"index"`
-	Degraded   []string `json:"degraded"`
+	ChunkBytes int64        `json:"chunkBytes"` // of chunks in memory
+	Chunks     chunks.Stats `json:"chunks"`
+	Index      kv.Stats     `json:"index"`
+	Degraded   []string     `json:"degraded"`
 }
 
 // RootStatus tells of one root.

@@ -26,6 +26,7 @@ type Root struct {
 type Options struct {
 	StateDir    string // required: lock, index, torn tails
 	SessionsDir string // owned sessions; "": StateDir/sessions
+	SpillDir    string // packed chunks that are not held in memory, of this engine alone; "": StateDir/spill
 	Roots       []Root
 
 	FS     vfs.FS
@@ -41,8 +42,9 @@ type Options struct {
 	MaxReplayRecords int64 // a message view made of more fails; 0: no limit
 	MaxReplayBytes   int64 // the same in bytes
 	ChunkBytes       int   // packing target; 0: 512 KiB
-	ChunkMemoryBytes int64 // packed chunks held for a view; 0: 4 MiB
+	ChunkMemoryBytes int64 // packed chunks held in memory for a view, which go to spill beyond; 0: 4 MiB
 	ChunkTotalBytes  int64 // and for all views together; 0: 16 MiB
+	SpillBytes       int64 // of all spilled chunks; 0: 1 GiB, negative: none is spilled
 	OpenMax          int   // generations open at once; 0: 256
 	IdleAfter        time.Duration
 	Polling          bool // follow by looking, without events
@@ -55,6 +57,9 @@ const DefaultReplayCacheBytes = 32 << 20
 func (o Options) withDefaults() Options {
 	if o.SessionsDir == "" {
 		o.SessionsDir = filepath.Join(o.StateDir, "sessions")
+	}
+	if o.SpillDir == "" {
+		o.SpillDir = filepath.Join(o.StateDir, "spill")
 	}
 	if o.FS == nil {
 		o.FS = vfs.OS{}
@@ -87,6 +92,9 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	if !filepath.IsAbs(o.StateDir) || !filepath.IsAbs(o.SessionsDir) {
 		return fmt.Errorf("engine: state folder %q and sessions folder %q must be absolute", o.StateDir, o.SessionsDir)
+	}
+	if !filepath.IsAbs(o.SpillDir) {
+		return fmt.Errorf("engine: spill folder %q must be absolute", o.SpillDir)
 	}
 	if o.ChunkBytes < 1<<10 || o.ChunkBytes > wire.InlineBytes {
 		return fmt.Errorf("engine: chunk target of %d bytes, want 1024 to %d", o.ChunkBytes, wire.InlineBytes)

@@ -37,6 +37,13 @@ type messagePacker struct {
 
 func (p *messagePacker) reset(src io.ReaderAt) { p.src = src }
 
+// clone returns a packer of the same for another goroutine.
+func (p *messagePacker) clone() *messagePacker {
+	q := *p
+	q.meta = nil
+	return &q
+}
+
 // Before implements chunks.Source.
 func (p *messagePacker) Before(at chunks.Place) bool { return at.Slot < len(p.slots) }
 
@@ -208,8 +215,6 @@ type recordPacker struct {
 	cut  stamp.Point
 	meta []byte
 }
-
-func (p *recordPacker) reset(src io.ReaderAt) { p.src = src }
 
 // Before implements chunks.Source.
 func (p *recordPacker) Before(at chunks.Place) bool { return at.Offset < p.cut.Offset }

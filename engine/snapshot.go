@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
@@ -39,20 +39,15 @@ type snapshot struct {
 	purpose string
 	reason  string
 	from    *generation // of a replacement: for its old size
-	chunks  *chunks.Snapshot
-	source  packer
+	chunks  begun
+	stop    func()         // ends that it wakes the stream
+	pairs   *messagePacker // message views: for what is unanswered
 	begun   bool
 	index   int // of the next chunk
 	first   int
 	amend   int // amendments sent
 	sum     *xxhash.Digest
 	packed  bool
-}
-
-// packer is a source of chunks over a file.
-type packer interface {
-	chunks.Source
-	reset(src io.ReaderAt)
 }
 
 // startSnapshot begins a snapshot at the head.
@@ -89,34 +84,57 @@ func (st *stream) viewOfReplay(r *replay.Replay) snapshotView {
 }
 
 func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) {
-	target := st.e.o.ChunkBytes
 	st.pass, st.reader, st.split = nil, nil, 0
 	st.tail, st.doubt = tailSeen{}, doubt{}
 	sn := &snapshot{
-		snapshotView: v, id: snapshotID(st.rules, st.view, target, v.cut), digest: d,
+		snapshotView: v, id: snapshotID(st.rules, st.view, st.e.o.ChunkBytes, v.cut), digest: d,
 		purpose: purpose, reason: reason, from: from, sum: xxhash.New(),
 	}
+	st.leaveSnapshot()
 	st.snap = sn
 	if st.raw {
 		st.at, st.digest = stamp.Start, stamp.NewDigest()
 		return
 	}
-	log := st.g.log(st.e.o, st.e.budget, logKey{st.view, wire.EncodingJSON})
+	sn.chunks = st.beginChunks(sn)
+	sn.stop = sn.chunks.Notify(st.wakeUp)
+	if sn.chunks.fresh {
+		c := sn.chunks.Snapshot
+		st.e.begin(func() { _ = c.Pack(st.e.ctx) }) // a failure is the snapshot's state
+	}
+}
+
+// beginChunks begins the chunks of a snapshot, or shares those of another
+// stream. They keep the generation, whose file they are packed from.
+func (st *stream) beginChunks(sn *snapshot) begun {
+	g, v := st.g.retain(), sn.snapshotView
+	log := g.log(st.e, logKey{st.view, wire.EncodingJSON})
+	o := chunks.SnapshotOptions{Session: st.s.key, ID: sn.id, Close: g.release}
 	if st.view == wire.ViewRecords {
-		sn.source = &recordPacker{src: st.g.content, cut: v.cut}
-		sn.chunks = log.Snapshot(sn.source)
+		o.Source = &recordPacker{src: g.content, cut: v.cut}
+		return log.beginPlain(o)
+	}
+	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: g.content}
+	sn.pairs = p
+	if v.replay == g.replay {
+		if b, shared := log.begin(p, st.rules, o); shared {
+			return b
+		}
+	}
+	p.log = st.e.newViewLog(true) // of its own
+	o.Source = p.clone()
+	return p.log.beginPlain(o)
+}
+
+// leaveSnapshot gives up the snapshot that is being sent, if there is one.
+func (st *stream) leaveSnapshot() {
+	sn := st.snap
+	st.snap = nil
+	if sn == nil || sn.chunks.Snapshot == nil {
 		return
 	}
-	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: st.g.content}
-	sn.source = p
-	shared := v.replay == st.g.replay
-	if shared {
-		sn.chunks, shared = log.begin(p, st.rules)
-	}
-	if !shared { // a log of its own, which holds nothing
-		p.log = newViewLog(chunks.Options{Target: target, Budget: st.e.budget})
-		sn.chunks = p.log.Snapshot(p)
-	}
+	sn.stop()
+	sn.chunks.release()
 }
 
 // nextOfSnapshot makes the next frame of the snapshot.
@@ -128,12 +146,13 @@ func (st *stream) nextOfSnapshot() (wire.Frame, bool, error) {
 	case st.raw && st.at.Offset < sn.cut.Offset:
 		return st.bodyFrame(sn.cut.Offset, false)
 	case !st.raw && !sn.packed:
-		c, ok, err := sn.chunks.Chunk(st.ctx, sn.index)
-		if err != nil {
-			return wire.Frame{}, false, err
-		}
-		if ok {
+		switch c, err := sn.chunks.ReadChunk(st.ctx, sn.index); {
+		case err == nil:
 			return st.chunkFrame(c)
+		case errors.Is(err, chunks.ErrNotYet):
+			return wire.Frame{}, false, nil // woken when it is there
+		case !errors.Is(err, chunks.ErrNoChunk):
+			return wire.Frame{}, false, err
 		}
 		sn.packed = true
 	}
@@ -174,6 +193,7 @@ func (st *stream) chunkFrame(c chunks.Chunk) (wire.Frame, bool, error) {
 		Type: wire.TypeSnapshotChunk, Attachment: st.attachment, ActiveSessionID: st.id,
 		SnapshotID: sn.id, Index: sn.index, Digest: c.Digest,
 	}, c.Body)
+	f.Release = c.Release
 	sn.index++
 	return f, err == nil, err
 }
@@ -232,14 +252,14 @@ func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
 		}
 		end.MessageCount, end.Digest = int(sn.cut.Sequence), wire.Digest(sn.cut.Digest)
 	} else {
-		t, err := sn.chunks.Totals(st.ctx)
+		t, err := sn.chunks.Totals()
 		if err != nil {
 			return wire.Frame{}, false, err
 		}
 		end.ChunkCount, end.MessageCount, end.Digest = t.Chunks, t.Messages, t.Digest
 	}
-	if p, ok := sn.source.(*messagePacker); ok {
-		list, err := p.unanswered(st.ctx)
+	if sn.pairs != nil {
+		list, err := sn.pairs.unanswered(st.ctx)
 		if err != nil {
 			return wire.Frame{}, false, err
 		}

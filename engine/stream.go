@@ -89,6 +89,7 @@ func (st *stream) wakeUp() {
 func (st *stream) Close() {
 	st.once.Do(func() {
 		st.cancel()
+		st.leaveSnapshot()
 		st.s.removeStream(st)
 		st.s.done(st.g)
 	})
@@ -198,8 +199,8 @@ func (st *stream) turn() error {
 	st.reader, st.doubt = nil, doubt{}
 	defer old.release()
 	if g.replay == old.replay { // the same history in another file
-		if st.snap != nil {
-			st.snap.source.reset(g.content)
+		if st.snap != nil && st.snap.pairs != nil {
+			st.snap.pairs.reset(g.content)
 		}
 		return nil
 	}
@@ -215,7 +216,7 @@ func (st *stream) replaceBy(reason string, from *generation) error {
 		if st.snap.begun {
 			st.queue = append(st.queue, f)
 		}
-		st.snap = nil
+		st.leaveSnapshot()
 	}
 	_, st.rules = st.g.replay.Dialect()
 	return st.startSnapshot(wire.PurposeReplacement, reason, from)
@@ -225,7 +226,8 @@ func (st *stream) remove() error {
 	f, err := line(wire.Removed{
 		Type: wire.TypeRemoved, Attachment: st.attachment, ActiveSessionID: st.id, Bytes: st.g.replay.Head().Offset,
 	})
-	st.snap, st.removed = nil, true
+	st.leaveSnapshot()
+	st.removed = true
 	st.queue = append(st.queue, f)
 	return err
 }
@@ -285,7 +287,8 @@ func (st *stream) nextEvent() (wire.Frame, bool, error) {
 
 // tailFrom begins the events after a point.
 func (st *stream) tailFrom(at stamp.Point, d *stamp.Digest, have int, seam stamp.Point) {
-	st.snap, st.pass, st.reader = nil, nil, nil
+	st.leaveSnapshot()
+	st.pass, st.reader = nil, nil
 	st.at, st.digest, st.have, st.seam, st.seamed, st.split = at, d, have, seam, false, 0
 	st.tail, st.complete = tailSeen{}, false
 }

@@ -25,6 +25,8 @@ type serveOptions struct {
 	replayCache byteSize
 	chunk       byteSize
 	chunkMemory byteSize
+	spillDir    string
+	spill       byteSize
 	recordMax   byteSize
 	maxRecords  int64
 	maxBytes    byteSize
@@ -54,7 +56,7 @@ Exit code 8: another daemon holds the state folder or the socket.`
 
 func newServeCommand(root *rootOptions) *cobra.Command {
 	o := &serveOptions{
-		rootOptions: root, replayCache: engine.DefaultReplayCacheBytes, chunk: wire.ChunkBytes, chunkMemory: 4 << 20, recordMax: 64 << 20,
+		rootOptions: root, replayCache: engine.DefaultReplayCacheBytes, chunk: wire.ChunkBytes, chunkMemory: 4 << 20, spill: 1 << 30, recordMax: 64 << 20,
 	}
 	cmd := &cobra.Command{
 		Use:     "serve",
@@ -69,7 +71,9 @@ func newServeCommand(root *rootOptions) *cobra.Command {
 	f.StringArrayVar(&o.roots, "root", nil, "folder to follow, as NAME=PATH; may be given again")
 	f.Var(&o.replayCache, "replay-cache-bytes", "memory for replays of sessions that nobody is attached to; 0 turns it off")
 	f.Var(&o.chunk, "chunk-bytes", "target size of a snapshot's chunks")
-	f.Var(&o.chunkMemory, "chunk-memory-bytes", "packed chunks held in memory for one view of a session")
+	f.Var(&o.chunkMemory, "chunk-memory-bytes", "packed chunks held in memory for one view of a session; beyond, they go to the spill folder")
+	f.StringVar(&o.spillDir, "spill-dir", "", "folder of packed chunks, this daemon's alone (default spill in the state folder)")
+	f.Var(&o.spill, "spill-bytes", "size of all files in the spill folder; 0: none are written, and chunks are packed each time")
 	f.Var(&o.recordMax, "record-bytes-max", "longer records are never held in memory; message views show a marker")
 	f.Int64Var(&o.maxRecords, "max-replay-records", 0, "message views made of more records fail; 0: no limit")
 	f.Var(&o.maxBytes, "max-replay-bytes", "message views made of more bytes fail; 0: no limit")
@@ -141,8 +145,11 @@ func (o *serveOptions) engine(cmd *cobra.Command) (engine.Options, error) {
 	}
 	opt := engine.Options{
 		Version: buildVersion().Version, ReplayCacheBytes: int64(o.replayCache), RecordBytesMax: int64(o.recordMax),
-		ChunkBytes: int(o.chunk), ChunkMemoryBytes: int64(o.chunkMemory), Polling: o.poll,
+		ChunkBytes: int(o.chunk), ChunkMemoryBytes: int64(o.chunkMemory), SpillBytes: int64(o.spill), Polling: o.poll,
 		MaxReplayRecords: o.maxRecords, MaxReplayBytes: int64(o.maxBytes),
+	}
+	if o.spill == 0 {
+		opt.SpillBytes = -1
 	}
 	var err error
 	if opt.StateDir, err = o.stateFolder(); err != nil {
@@ -150,6 +157,11 @@ func (o *serveOptions) engine(cmd *cobra.Command) (engine.Options, error) {
 	}
 	if opt.SessionsDir, err = o.sessionsFolder(opt.StateDir); err != nil {
 		return opt, err
+	}
+	if o.spillDir != "" {
+		if opt.SpillDir, err = filepath.Abs(o.spillDir); err != nil {
+			return opt, err
+		}
 	}
 	if opt.SocketPath, err = o.socketPath(); err != nil {
 		return opt, err

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
@@ -9,11 +10,23 @@ import (
 )
 
 func datasync(f *os.File) error {
-	return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) })
+	return withFD(f, unix.Fdatasync)
 }
 
 func allocate(f *os.File, size int64) error {
-	return ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size) })
+	return withFD(f, func(fd int) error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, size) })
+}
+
+// withFD calls with the descriptor, which a Close meanwhile does not free:
+// with Fd it might be another file's by then.
+func withFD(f *os.File, call func(fd int) error) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = c.Control(func(fd uintptr) { failed = ignoringEINTR(func() error { return call(int(fd)) }) })
+	return errors.Join(failed, err)
 }
 
 // tryLock takes an OFD lock: unlike a POSIX lock it is not lost when another

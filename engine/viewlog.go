@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"sync"
+
+	"sessiond/chunks"
+	"sessiond/replay/dialect"
+	"sessiond/wire"
+)
+
+type logKey struct {
+	view     wire.View
+	encoding string
+}
+
+// viewLog is the chunk log of a view, with what its packing finds out.
+type viewLog struct {
+	*chunks.Log
+	mu    sync.Mutex
+	rules string        // rules revision that it was packed by; guarded by mu
+	seq   uint64        // head up to which cuts were applied; guarded by mu
+	cuts  int           // how many were; guarded by mu
+	pairs dialect.Pairs // calls of the first fed slots; guarded by mu
+	fed   int           // guarded by mu
+}
+
+// log returns the chunk log of a view.
+func (g *generation) log(e *Engine, key logKey) *viewLog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.logs[key]
+	if l == nil {
+		l = e.newViewLog(false)
+		g.logs[key] = l
+	}
+	return l
+}
+
+func (e *Engine) newViewLog(private bool) *viewLog {
+	return &viewLog{Log: e.chunks.NewLog(chunks.LogOptions{
+		Target: e.o.ChunkBytes, MemoryBytes: e.o.ChunkMemoryBytes, Private: private,
+	})}
+}
+
+// closeLogs gives up the logs of a generation that nobody uses any more.
+func (g *generation) closeLogs() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.logs {
+		l.Close()
+	}
+}
+
+// begun is a snapshot's chunks and how they are given back.
+type begun struct {
+	*chunks.Snapshot
+	release func()
+	fresh   bool // nobody packs them yet
+}
+
+func (l *viewLog) beginPlain(o chunks.SnapshotOptions) begun {
+	s, release, fresh := l.Begin(o)
+	return begun{s, release, fresh}
+}
+
+// begin begins a snapshot of a message view after it has applied to the log
+// the cuts since it was used last. It is false where the view was cut since
+// the snapshot's own cut: the log is of another history then.
+func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions) (begun, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := p.replay.Delta(p.view, l.seq)
+	keep := d.Cut.Keep
+	if l.rules != rules {
+		keep, l.rules = 0, rules
+	}
+	l.seq = d.Head.Sequence
+	if keep < dialect.All {
+		l.CutBack(keep)
+		l.cuts++
+		if keep < l.fed {
+			l.pairs, l.fed = dialect.Pairs{}, 0
+		}
+	}
+	if p.replay.Delta(p.view, p.cut.Sequence).Cut.Keep < dialect.All {
+		return begun{}, false
+	}
+	p.log, p.logCuts = l, l.cuts
+	o.Source = p.clone()
+	return l.beginPlain(o), true // with mu: no cut comes in between
+}
+
+// feed lets the log pair calls and results while messages are at hand: a
+// packer that began at from gives it those that matter, in order.
+func (l *viewLog) feed(cuts, from, slot int, sequence uint64, message []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts == l.cuts && from <= l.fed && slot >= l.fed {
+		l.pairs.Add(sequence, message)
+		l.fed = slot + 1
+	}
+}
+
+// fedUpTo says that a packer that began at from has given all before next.
+func (l *viewLog) fedUpTo(cuts, from, next int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts == l.cuts && from <= l.fed {
+		l.fed = max(l.fed, next)
+	}
+}
+
+// unanswered lists the calls without a result, if exactly so many slots were
+// fed.
+func (l *viewLog) unanswered(cuts, slots int) ([]dialect.Unanswered, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cuts != l.cuts || l.fed != slots {
+		return nil, false
+	}
+	return l.pairs.List(), true
+}
+
+func viewOf(v wire.View) dialect.View {
+	if v == wire.ViewContext {
+		return dialect.Context
+	}
+	return dialect.Transcript
+}
