@@ -127,8 +127,10 @@ func (b blob) encode() []byte {
 	} else {
 		out = b.end.append(append(out, 1))
 	}
-	return binary.BigEndian.AppendUint64(out, xxhash.Sum64(out))
+	return sumUp(out)
 }
+
+func sumUp(b []byte) []byte { return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b)) }
 
 func (p blobPlace) append(out []byte) []byte {
 	out = binary.AppendUvarint(out, uint64(p.segment))
