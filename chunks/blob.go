@@ -33,6 +33,8 @@ const (
 	// bytes that are there.
 	segmentBytesMin = 2
 	chunkBytesMin   = 3 + 16 + 4
+	// No body is larger: a message over the inline limit is a ref.
+	bodyBytesMax = 64 << 20
 )
 
 // blob is a saved log.
@@ -230,7 +232,7 @@ func (d *decoder) chunk(segments []blobSegment) blobChunk {
 	var c blobChunk
 	c.end = Place{Slot: int(d.number(math.MaxInt)), Offset: int64(d.number(math.MaxInt64)), Sequence: d.number(math.MaxUint64)}
 	c.digest, c.sum = d.fixed(), d.fixed()
-	c.count, c.size = int(d.number(math.MaxInt32)), int(d.number(math.MaxInt32))
+	c.count, c.size = int(d.number(math.MaxInt32)), int(d.number(bodyBytesMax))
 	c.blobPlace = d.place(segments, c.size)
 	return c
 }

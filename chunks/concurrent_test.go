@@ -98,8 +98,9 @@ func TestSnapshot_WholeWhileTheLogIsCutAndClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := b.NewLog(LogOptions{Target: target, MemoryBytes: 1500})
 			begun := make(chan struct{}, 8)
-			cut := make(chan struct{})
+			cut, closed := make(chan struct{}), make(chan struct{})
 			go func() {
+				defer close(closed)
 				for range cap(begun) {
 					<-begun
 				}
@@ -121,6 +122,7 @@ func TestSnapshot_WholeWhileTheLogIsCutAndClosed(t *testing.T) {
 				<-cut
 				waitWhole(t, s, v.pack(target))
 			})
+			<-closed
 			l.Close()
 			if st := b.Stats(); st.MemoryHeldBytes != 0 || st.SpillBytes != 0 {
 				t.Errorf("after Close: got %+v", st)

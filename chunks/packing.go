@@ -37,7 +37,13 @@ func (s *Snapshot) Pack(ctx context.Context) error {
 		if err := s.store.pace(ctx); err != nil {
 			return err
 		}
+		select { // what packing needs of memory is bounded by the slots
+		case s.store.slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		change, more, err := s.packMore(ctx)
+		<-s.store.slots
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -125,6 +125,15 @@ func (l *Log) tryAppend(b []byte) (place, error) {
 	return at, nil
 }
 
+// stepBytesMin is what a log asks for at first.
+const stepBytesMin = 1 << 20
+
+// step is how much a log asks for at once: as much again as it has, so that
+// small logs do not take the budget of others.
+func (l *Log) step() int64 {
+	return min(l.store.lim.stepBytes, max(stepBytesMin, l.reserved.Load()), l.store.o.SpillBytes/16)
+}
+
 // grow asks for room for n bytes more in a segment, in steps. Called with
 // spilling.
 func (l *Log) grow(seg *segment, n int64) error {
@@ -132,7 +141,7 @@ func (l *Log) grow(seg *segment, n int64) error {
 	size, reserved := seg.size, seg.reserved
 	l.mu.Unlock()
 	least := n - (reserved - size)
-	most := max(least, min(l.store.lim.stepBytes, l.store.lim.segmentBytes-reserved, l.store.o.SpillBytes/16))
+	most := max(least, min(l.step(), l.store.lim.segmentBytes-reserved))
 	got, err := l.store.reserve(l, least, most)
 	if err != nil {
 		return err
@@ -167,8 +176,7 @@ func (l *Log) newSegment(n int64) (*segment, error) {
 	number := l.next
 	l.next++
 	l.mu.Unlock()
-	lim := l.store.lim
-	got, err := l.store.reserve(l, headerBytes+n, max(headerBytes+n, min(lim.stepBytes, lim.segmentBytes, l.store.o.SpillBytes/16)))
+	got, err := l.store.reserve(l, headerBytes+n, max(headerBytes+n, l.step()))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,6 +69,7 @@ type Store struct {
 	lim    limits
 	memory budget
 	clock  atomic.Uint64 // of uses
+	slots  chan struct{} // taken by packers while they pack a chunk
 	work   sync.WaitGroup
 
 	spilled, repacked, damaged atomic.Uint64
@@ -118,7 +120,7 @@ func openStore(o StoreOptions, lim limits) *Store {
 		o.Now = time.Now
 	}
 	s := &Store{
-		o: o, lim: lim, memory: budget{bound: o.MemoryBytes},
+		o: o, lim: lim, memory: budget{bound: o.MemoryBytes}, slots: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
 		logs: map[uint64]*Log{}, parked: map[uint64]*parked{}, snapshots: map[snapshotKey]*Snapshot{},
 		dirty: map[*segment]struct{}{}, paced: make(chan struct{}),
 	}

@@ -18,18 +18,24 @@
 //
 // Append: Handle -> the journal's group -> one write, one sync -> the replay is
 // extended by the new bytes -> streams are woken -> reply. Attach: the replay's
-// head is the cut; a stream then pulls chunks and events from replay and file.
-// A stream holds a cursor, never a queue. Follow: an event or a sweep -> stat ->
+// head is the cut; a goroutine packs the chunks up to it, for all streams at
+// that cut and until the last of them leaves; a stream pulls chunks, is woken
+// when there are more, and then pulls events from replay and file. A stream
+// holds a cursor, never a queue. Follow: an event or a sweep -> stat ->
 // the new bytes extend the replay -> streams are woken; anything else that is
 // a real difference makes a new generation and a replacement snapshot.
 //
 // # Concurrency
 //
 // Lock order: session.opening, Engine.mu, session.mu, then generation.mu or
-// viewLog.mu; replay and chunks have their own and call nobody. Who has one
-// session's token (opening) only tries for another's. No file is read and no
+// viewLog.mu; replay and chunks have their own and hold none while they call
+// out. Who has one session's token (opening) only tries for another's. No file is read and no
 // stream woken under a mutex, but for objects.mu, rendering and
 // generation.stating: they let one large object be read at a time, and once.
+//
+// A snapshot retains the generation that it is packed from. viewLog.mu is held
+// while a snapshot begins, so that no cut of the view comes in between; chunks
+// is then called with it, and calls back only without its own mutexes.
 //
 // What needs a generation to stay open pins the session (use, done); what only
 // reads it for a moment retains it (retain, release). The journal's goroutine

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"sessiond/chunks"
 	"sessiond/engine/follow"
 	"sessiond/engine/journal"
 	"sessiond/engine/vfs"
@@ -50,7 +51,8 @@ func codeOf(err error) wire.Code {
 		return wire.CodeBusy
 	case errors.Is(err, journal.ErrGone), errors.Is(err, fs.ErrNotExist):
 		return wire.CodeSessionGone
-	case errors.Is(err, journal.ErrRewritten), errors.Is(err, stamp.ErrMismatch), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, journal.ErrRewritten), errors.Is(err, stamp.ErrMismatch), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, chunks.ErrDiffers):
 		return wire.CodeSourceChanged
 	case errors.Is(err, vfs.ErrLocked):
 		return wire.CodeBusy

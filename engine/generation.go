@@ -50,7 +50,6 @@ func (s *session) newGeneration(id wire.Generation, f vfs.File, r *replay.Replay
 	return g
 }
 
-
 func (g *generation) retain() *generation {
 	g.refs.Add(1)
 	return g
