@@ -131,6 +131,14 @@ func newBench(t testing.TB, o StoreOptions, lim limits) *bench {
 	return b
 }
 
+// Close closes the store and waits.
+func (b *bench) Close() {
+	b.t.Helper()
+	if err := b.Store.Close(context.Background()); err != nil {
+		b.t.Error(err)
+	}
+}
+
 func (b *bench) open() { b.Store = openStore(b.o, b.lim) }
 
 // memoryBench keeps bodies in memory only.
@@ -173,7 +181,7 @@ func next(s *Snapshot, index int) (Chunk, error) {
 		if !errors.Is(err, ErrNotYet) {
 			return c, err
 		}
-		if _, _, err := s.packMore(context.Background()); err != nil {
+		if _, _, err := s.packMore(context.Background(), true); err != nil {
 			s.MarkFailed(err)
 		}
 	}

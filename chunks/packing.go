@@ -6,10 +6,10 @@ import (
 )
 
 // Pack packs the source up to its cut. Of several calls one packs, the others
-// return at once. It waits while nothing can hold what it would pack ahead:
-// who asks for a chunk then packs it. It ends with ctx, or when nobody retains
-// the snapshot any more; both leave the snapshot as it is. What else ends it
-// makes the snapshot one that failed.
+// return at once. It waits while nothing can hold what it would pack ahead, or
+// the disk does not keep up: who asks for a chunk then packs it. It ends with
+// ctx, or when nobody retains the snapshot any more; both leave the snapshot as
+// it is. What else ends it makes the snapshot one that failed.
 func (s *Snapshot) Pack(ctx context.Context) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -34,15 +34,13 @@ func (s *Snapshot) Pack(ctx context.Context) error {
 		return ErrDisposed
 	}
 	for {
-		if err := s.store.pace(ctx); err != nil {
-			return err
-		}
+		paced := s.store.pace(ctx)
 		select { // what packing needs of memory is bounded by the slots
 		case s.store.slots <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		change, more, err := s.packMore(ctx)
+		change, more, err := s.packMore(ctx, paced)
 		<-s.store.slots
 		switch {
 		case ctx.Err() != nil:
@@ -66,8 +64,8 @@ func (s *Snapshot) Pack(ctx context.Context) error {
 // packMore packs a chunk. Where there is no room for one, it leaves that to
 // who asks for it, and returns what tells of a change. more is false when the
 // snapshot takes no more.
-func (s *Snapshot) packMore(ctx context.Context) (change <-chan struct{}, more bool, err error) {
-	room := s.log.room(s.epoch)
+func (s *Snapshot) packMore(ctx context.Context, paced bool) (change <-chan struct{}, more bool, err error) {
+	room := paced && s.log.room(s.epoch)
 	s.mu.Lock()
 	if s.state != open {
 		defer s.mu.Unlock()

@@ -83,9 +83,12 @@ func (l *Log) append(b []byte) (place, error) {
 func (l *Log) tryAppend(b []byte) (place, error) {
 	n := int64(len(b))
 	l.mu.Lock()
-	seg := l.writing
+	seg, closed := l.writing, l.closed
 	full := seg != nil && (seg.broken.Load() || seg.size+n > l.store.lim.segmentBytes)
 	l.mu.Unlock()
+	if closed {
+		return place{}, errNoBudget
+	}
 	if full {
 		l.endWriting(seg)
 		seg = nil

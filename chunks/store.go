@@ -47,11 +47,12 @@ type limits struct {
 	freeBytes     int64         // free space that is left to others, at least
 	garbageBytes  int64         // garbage that a log keeps
 	backOff       time.Duration // after a failure
+	patience      time.Duration // of packers with a disk that does not sync
 }
 
 var defaultLimits = limits{
 	segmentBytes: 64 << 20, stepBytes: 8 << 20, syncBytes: 8 << 20, unsyncedBytes: 16 << 20,
-	freeBytes: 1 << 30, garbageBytes: 64 << 20, backOff: 10 * time.Second,
+	freeBytes: 1 << 30, garbageBytes: 64 << 20, backOff: 10 * time.Second, patience: time.Second,
 }
 
 // freeShare is the part of a file system that is left to others: one in 20.
@@ -165,9 +166,10 @@ func (s *Store) findParked() error {
 	return nil
 }
 
-// Close gives up all logs, leaving their files, and waits for the helpers.
-// It may be called twice; snapshots that are open pack for themselves.
-func (s *Store) Close() {
+// Close gives up all logs, leaving their files, and waits for the helpers, or
+// for the end of ctx where the disk hangs. It may be called twice; snapshots
+// that are open pack for themselves.
+func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	list := make([]*Log, 0, len(s.logs))
@@ -178,7 +180,17 @@ func (s *Store) Close() {
 	for _, l := range list {
 		l.Detach()
 	}
-	s.work.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.work.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("chunks: a sync goes on: %w", ctx.Err())
+	}
 }
 
 // Find returns a snapshot, retained until release is called.
@@ -356,19 +368,27 @@ func (s *Store) giveBack(n int64) {
 	s.spill -= n
 }
 
-// pace waits while too much is unsynced.
-func (s *Store) pace(ctx context.Context) error {
+// pace waits while too much is unsynced. It is false when that stays so.
+func (s *Store) pace(ctx context.Context) bool {
+	var late <-chan time.Time
 	for {
 		s.mu.Lock()
 		over, paced := s.unsynced >= s.lim.unsyncedBytes && !s.closed, s.paced
 		s.mu.Unlock()
 		if !over {
-			return ctx.Err()
+			return true
+		}
+		if late == nil {
+			t := time.NewTimer(s.lim.patience)
+			defer t.Stop()
+			late = t.C
 		}
 		select {
 		case <-paced:
+		case <-late:
+			return false
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		}
 	}
 }

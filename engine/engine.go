@@ -242,7 +242,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		errs = append(errs, e.index.Close(ctx))
 	}
 	if e.chunks != nil {
-		e.chunks.Close()
+		errs = append(errs, e.chunks.Close(ctx))
 	}
 	if e.cache != nil {
 		e.cache.Close()
