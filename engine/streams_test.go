@@ -284,8 +284,12 @@ func TestStreams_OwnedSession(t *testing.T)    { testStreams(t, true) }
 func TestStreams_FollowedSession(t *testing.T) { testStreams(t, false) }
 
 func TestStreams_WithoutCache(t *testing.T) {
-	testStreams(t, false, func(o *Options) { o.ReplayCacheBytes = 0; o.ChunkMemoryBytes = 1; o.ChunkTotalBytes = 1 })
+	testStreams(t, false, func(o *Options) {
+		o.ReplayCacheBytes, o.ChunkMemoryBytes, o.ChunkTotalBytes, o.SpillBytes = 0, 1, 1, -1
+	})
 }
+
+func TestStreams_Spilled(t *testing.T) { testStreams(t, true, spilling) }
 
 // An edit may stand before the entry that it names: the entry's own record
 // brings it as it is edited.
