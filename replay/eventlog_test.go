@@ -55,7 +55,7 @@ func drawLog(t *rapid.T) []byte {
 		b.WriteString(jsonl.BOM)
 	}
 	b.WriteString(input("first") + "\n") // so that the dialect is known
-	for range rapid.IntRange(1, 40).Draw(t, "lines") {
+	for range rapid.IntRange(1, 25).Draw(t, "lines") {
 		b.WriteString(d.line())
 		b.WriteString(rapid.SampledFrom([]string{"\n", "\n", "\n", "\r\n"}).Draw(t, "end"))
 	}
