@@ -15,6 +15,9 @@ import (
 // spilling lets every full chunk go to spill.
 func spilling(o *Options) { smallChunks(o); o.ChunkMemoryBytes = 1 }
 
+// onDemand lets no chunk be held: each is packed when it is asked for.
+func onDemand(o *Options) { o.ChunkMemoryBytes, o.ChunkTotalBytes, o.SpillBytes = 1, 1, -1 }
+
 func (w *world) chunkStats() chunks.Stats {
 	w.t.Helper()
 	r, err := w.call(wire.Command{Type: wire.CmdStatus})

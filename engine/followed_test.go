@@ -420,7 +420,7 @@ func TestFollowed_WhatCannotBeRead(t *testing.T) {
 func TestFollowed_RewrittenWhileASnapshotIsSent(t *testing.T) {
 	for _, encoding := range []string{wire.EncodingJSON, wire.EncodingRaw} {
 		t.Run(encoding, func(t *testing.T) {
-			f := newFollowed(t, polling, smallChunks)
+			f := newFollowed(t, polling, smallChunks, onDemand) // else it may be packed before
 			// More than what is held of a file that was read just now.
 			big := strings.Repeat("x", 1<<20)
 			f.extendFile(f.path, lines(user("big1", "e19", big), user("big2", "big1", big), user("big3", "big2", big)))

@@ -284,9 +284,7 @@ func TestStreams_OwnedSession(t *testing.T)    { testStreams(t, true) }
 func TestStreams_FollowedSession(t *testing.T) { testStreams(t, false) }
 
 func TestStreams_WithoutCache(t *testing.T) {
-	testStreams(t, false, func(o *Options) {
-		o.ReplayCacheBytes, o.ChunkMemoryBytes, o.ChunkTotalBytes, o.SpillBytes = 0, 1, 1, -1
-	})
+	testStreams(t, false, onDemand, func(o *Options) { o.ReplayCacheBytes = 0 })
 }
 
 func TestStreams_Spilled(t *testing.T) { testStreams(t, true, spilling) }
