@@ -96,6 +96,24 @@ func (l *Log) Revision() uint64 {
 	return l.revision
 }
 
+// Size is how many full chunks the log has, and their bytes.
+func (l *Log) Size() (count int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.sealed {
+		bytes += int64(e.size)
+	}
+	return len(l.sealed), bytes
+}
+
+// Spilled reports whether the bodies of full chunks are in files, where Adopt
+// finds them.
+func (l *Log) Spilled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spilled
+}
+
 // CutBack forgets what depends on slots from keep on: a chunk that ends at
 // keep was full only because of what followed. Snapshots that are open pack
 // for themselves from then on: what they pack next may be what was cut.

@@ -123,11 +123,6 @@ func (st *stream) start(ctx context.Context, c wire.Command) (reason string, err
 	default:
 		reason = wire.ReasonNoCursor
 	}
-	if st.view != wire.ViewRecords {
-		if err := st.g.awake(ctx); err != nil {
-			return reason, err
-		}
-	}
 	purpose := wire.PurposeAttach
 	if reason != wire.ReasonNoCursor {
 		purpose = wire.PurposeResync
@@ -219,7 +214,11 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 	if err != nil {
 		return false, err
 	}
-	if st.view != wire.ViewRecords {
+	if st.view != wire.ViewRecords && st.g.replay.IsAsleep() {
+		if cut == st.g.replay.Head() && st.startKept(cut, wire.PurposeAttach, "") {
+			st.snap.index, st.snap.first = p.Index, p.Index
+			return true, nil
+		}
 		if err := st.g.awake(ctx); err != nil {
 			return false, err
 		}
@@ -242,10 +241,10 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, error) {
 	r := st.g.replay
 	if st.view == wire.ViewRecords {
-		return snapshotView{cut: cut, replay: r}, nil
+		return snapshotView{cut: cut, replay: r, count: int(cut.Sequence)}, nil
 	}
 	v := viewOf(st.view)
-	out := st.viewOfReplay(r)
+	out := viewOfReplay(r, v)
 	// Later than the view, so that it tells of all that happened up to it.
 	d := r.Delta(v, cut.Sequence)
 	if out.cut == cut {
@@ -256,7 +255,7 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 		for n > 0 && out.Body(out.slots[n-1], false).Sequence > cut.Sequence {
 			n--
 		}
-		out.cut, out.slots = cut, out.slots[:n:n]
+		out.cut, out.slots, out.count = cut, out.slots[:n:n], n
 		// An edit before the cut may be of an entry behind it.
 		out.amended = slices.DeleteFunc(out.amended, func(a amendedBody) bool { return a.index >= n })
 		return out, nil
@@ -272,5 +271,5 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 	if err := past.Admit(v); err != nil {
 		return snapshotView{}, err
 	}
-	return st.viewOfReplay(past), nil
+	return viewOfReplay(past, v), nil
 }

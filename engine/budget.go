@@ -35,7 +35,8 @@ func (st *stream) refuse(over error) (wire.Frame, bool, error) {
 	}
 	failed, err := st.snapshotFailed(w)
 	st.queue = append(st.queue, failed)
-	st.snap, st.pass, st.removed = nil, nil, true
+	st.leaveSnapshot()
+	st.pass, st.removed = nil, true
 	return begin, err == nil, err
 }
 

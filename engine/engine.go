@@ -101,6 +101,7 @@ func (e *Engine) start(ctx context.Context) error {
 			return err
 		}
 	}
+	e.work.Go(e.sweepSpill)
 	e.work.Go(e.housekeeping)
 	e.work.Go(func() { e.every(min(time.Second, e.o.Timing.Rest), e.scrub) })
 	return nil
@@ -143,7 +144,6 @@ func (e *Engine) openChunks() error {
 			},
 		},
 	})
-	e.work.Go(func() { e.chunks.Sweep(nil) }) // no file of an earlier process is named by anything yet
 	return nil
 }
 

@@ -111,7 +111,7 @@ func (st *stream) amend(e *event, a dialect.Amendment, slot dialect.Slot) (bool,
 	}
 	var err error
 	b := st.pass.Body(slot, true)
-	if e.amended, err = st.appendAmendment(e.amended, a.Index, slot, b); err != nil {
+	if e.amended, err = appendAmendment(e.amended, a.Index, slot, b, st.window); err != nil {
 		return false, err
 	}
 	if at > 0 && len(e.amended) > st.e.o.ChunkBytes {

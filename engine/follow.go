@@ -52,8 +52,7 @@ func (s *session) lookAsAsked() {
 	}
 }
 
-// look compares the session with its file, and comes back where that has to
-// be done again though nothing may happen to the file.
+// look compares the session with its file.
 func (s *session) look(ctx context.Context) {
 	err := s.lookNow(ctx)
 	if err == nil {
@@ -62,37 +61,37 @@ func (s *session) look(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.e.o.Logger.Warn("session not brought up to its file", "session", s.key, "error", err)
 	}
-	if wait, ok := s.nextLook(); ok {
-		s.comeBack(wait)
-	}
 }
 
-// comeBack asks for a look after a while. Of several the first counts: it asks
-// for the next.
+// comeBack asks for a look after a while, unless one is asked for earlier.
 func (s *session) comeBack(wait time.Duration) {
+	due := time.Now().Add(wait)
 	s.mu.Lock()
-	again := s.again
-	s.again = true
-	s.mu.Unlock()
-	if again {
+	if !s.again.IsZero() && !s.again.After(due) {
+		s.mu.Unlock()
 		return
+	}
+	s.again = due
+	s.mu.Unlock()
+	forget := func() {
+		s.mu.Lock()
+		if s.again.Equal(due) {
+			s.again = time.Time{}
+		}
+		s.mu.Unlock()
 	}
 	begun := s.e.begin(func() {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
+			forget()
+			s.kick()
 		case <-s.e.ctx.Done():
 		}
-		s.mu.Lock()
-		s.again = false
-		s.mu.Unlock()
-		s.kick()
 	})
 	if !begun {
-		s.mu.Lock()
-		s.again = false
-		s.mu.Unlock()
+		forget()
 	}
 }
 
@@ -206,6 +205,9 @@ func (s *session) remove(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.gone = true
+	if s.gen != nil {
+		s.gen.ended.Store(true)
+	}
 	s.mu.Unlock()
 	err := s.shut(ctx)
 	s.e.cache.Drop(s.key)
@@ -255,7 +257,9 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 	}
 	s.trustAgain()
 	if f != g.file { // the same history in another file: it goes on there
-		g = s.newGeneration(g.id, f, g.replay, now)
+		next := s.newGeneration(g.id, f, g.replay, now)
+		g.moveLogs(next)
+		g = next
 		s.install(g)
 	}
 	g.setKnown(now)
@@ -342,6 +346,7 @@ func (s *session) replace(ctx context.Context, old *generation) error {
 	}
 	s.trustAgain()
 	g.id = newGenerationID()
+	old.ended.Store(true)
 	g.oldBytes = old.replay.Head().Offset
 	g.reason = wire.ReasonRewritten
 	if g.replay.Head().Offset < g.oldBytes {

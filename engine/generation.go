@@ -35,7 +35,10 @@ type generation struct {
 	leaf    *string     // at leafAt; guarded by stating
 	leafAt  stamp.Point // guarded by stating; zero, which is no head: none yet
 
+	ended    atomic.Bool // another history took its place, or none
 	unserved atomic.Bool // records were read that nobody has asked for yet
+
+	opening sync.Mutex // held while a log is opened; taken before mu
 
 	mu    sync.Mutex
 	under replay.Known // what the content was read under; guarded by mu

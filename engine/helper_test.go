@@ -60,7 +60,7 @@ func newStoppedWorld(t testing.TB, change ...func(*Options)) *world {
 		StateDir: w.state, ReplayCacheBytes: DefaultReplayCacheBytes,
 		Roots:  []Root{{followedRoot, w.root}},
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
-		Timing: Timing{Quiet: 20 * time.Millisecond, Declare: 200 * time.Millisecond, Hole: 10 * time.Millisecond, Rest: 50 * time.Millisecond},
+		Timing: Timing{Quiet: 20 * time.Millisecond, Declare: 200 * time.Millisecond, Hole: time.Nanosecond, Rest: 50 * time.Millisecond},
 	}
 	for _, f := range change {
 		f(&w.opt)

@@ -140,6 +140,9 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) {
 		b.PutSignature(s.key, signature)
 		b.PutListing(s.key, listing)
 		b.PutCheckpoints(s.key, points)
+		if !g.ended.Load() {
+			g.keepLogs(b)
+		}
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // not prove it the content is compared, and nothing is parsed.
 func (s *session) restored(ctx context.Context, src replay.Source) *replay.Replay {
 	sig, ok := s.e.index.Signature(ctx, s.key)
-	if !ok || sig.Head.Offset == 0 || sig.Head.Offset != src.Size {
+	limited := s.e.o.MaxReplayRecords > 0 || s.e.o.MaxReplayBytes > 0 // what a view is made of is to be known
+	if !ok || limited || sig.Head.Offset == 0 || sig.Head.Offset != src.Size {
 		return nil
 	}
 	saved, ok := s.saved(ctx, sig)

@@ -53,6 +53,7 @@ func (e *Engine) scrub() {
 				e.o.Logger.Warn("session not compared with its file", "session", s.key, "error", err)
 			}
 		}
+		s.keepEnds(e.ctx)
 	}
 }
 

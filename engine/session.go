@@ -55,7 +55,7 @@ type session struct {
 	holes     holes                // that wait in it; guarded by mu
 	rest      rest                 // when it is compared in the background; guarded by mu
 	doubted   bool                 // the next look is to compare the content; guarded by mu
-	again     bool                 // a look is asked for later; guarded by mu
+	again     time.Time            // for when a look is asked for; guarded by mu
 	asked     uint64               // looks at the file that were asked for; guarded by mu
 	looked    uint64               // of these, those that are done; guarded by mu
 	looking   bool                 // one runs; guarded by mu
@@ -108,7 +108,14 @@ func (s *session) acquire(ctx context.Context) error {
 	}
 }
 
-func (s *session) releaseToken() { <-s.opening }
+// releaseToken gives the token back, and asks for another look where one has
+// to be though nothing may happen to the file.
+func (s *session) releaseToken() {
+	<-s.opening
+	if wait, ok := s.nextLook(); ok {
+		s.comeBack(wait)
+	}
+}
 
 // use opens the session if needed, brings a followed one up to its file, and
 // returns its generation, retained for the caller and kept open until done.

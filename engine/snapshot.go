@@ -22,6 +22,7 @@ type snapshotView struct {
 	replay.Bodies
 	amended     []amendedBody
 	diagnostics int
+	count       int // messages
 }
 
 // amendedBody is the message of a slot as of the cut.
@@ -40,6 +41,8 @@ type snapshot struct {
 	reason  string
 	from    *generation // of a replacement: for its old size
 	chunks  begun
+	log     *viewLog       // message views: the one that is shared, nil else
+	kept    *keptEnd       // of a snapshot that is not packed: what it has beside the chunks
 	stop    func()         // ends that it wakes the stream
 	pairs   *messagePacker // message views: for what is unanswered
 	begun   bool
@@ -54,11 +57,19 @@ type snapshot struct {
 func (st *stream) startSnapshot(purpose, reason string, from *generation) error {
 	r := st.g.replay
 	var v snapshotView
+	if st.view != wire.ViewRecords && r.IsAsleep() {
+		if from == nil && st.startKept(r.Head(), purpose, reason) {
+			return nil
+		}
+		if err := st.g.awake(st.ctx); err != nil {
+			return err
+		}
+	}
 	head, d := r.HeadDigest()
 	if st.view == wire.ViewRecords {
-		v = snapshotView{cut: head, replay: r, diagnostics: r.DiagnosticsCount()}
+		v = snapshotView{cut: head, replay: r, diagnostics: r.DiagnosticsCount(), count: int(head.Sequence)}
 	} else {
-		v = st.viewOfReplay(r)
+		v = viewOfReplay(r, viewOf(st.view))
 		if v.cut != head { // it grew in between
 			var err error
 			if d, err = r.Verify(st.g.content, v.cut); err != nil {
@@ -72,10 +83,11 @@ func (st *stream) startSnapshot(purpose, reason string, from *generation) error 
 
 // viewOfReplay captures a message view at the head, with the amendments as
 // they are now.
-func (st *stream) viewOfReplay(r *replay.Replay) snapshotView {
-	v := viewOf(st.view)
+func viewOfReplay(r *replay.Replay, v dialect.View) snapshotView {
 	view := r.View(v)
-	out := snapshotView{cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics}
+	out := snapshotView{
+		cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics, count: len(view.Slots),
+	}
 	for _, a := range view.Amendments {
 		slot := view.Slots[a.Index]
 		out.amended = append(out.amended, amendedBody{a.Index, slot, view.Body(slot, true)})
@@ -83,15 +95,20 @@ func (st *stream) viewOfReplay(r *replay.Replay) snapshotView {
 	return out
 }
 
-func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) {
+// newSnapshot begins a snapshot without its chunks.
+func (st *stream) newSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) *snapshot {
 	st.pass, st.reader, st.split = nil, nil, 0
 	st.tail, st.doubt = tailSeen{}, doubt{}
-	sn := &snapshot{
+	st.leaveSnapshot()
+	st.snap = &snapshot{
 		snapshotView: v, id: snapshotID(st.rules, st.view, st.e.o.ChunkBytes, v.cut), digest: d,
 		purpose: purpose, reason: reason, from: from, sum: xxhash.New(),
 	}
-	st.leaveSnapshot()
-	st.snap = sn
+	return st.snap
+}
+
+func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) {
+	sn := st.newSnapshot(v, d, purpose, reason, from)
 	if st.raw {
 		st.at, st.digest = stamp.Start, stamp.NewDigest()
 		return
@@ -99,8 +116,17 @@ func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 	sn.chunks = st.beginChunks(sn)
 	sn.stop = sn.chunks.Notify(st.wakeUp)
 	if sn.chunks.fresh {
-		c := sn.chunks.Snapshot
-		st.e.begin(func() { _ = c.Pack(st.e.ctx) }) // a failure is the snapshot's state
+		c, g, log, p, amended := sn.chunks.Snapshot, st.g.retain(), sn.log, sn.pairs, sn.amended
+		begun := st.e.begin(func() {
+			defer g.release()
+			if err := c.Pack(st.e.ctx); err == nil && log != nil { // else a failure is the snapshot's state
+				log.keepEnd(st.e.ctx, g, p.clone(), c, amended)
+			}
+			st.s.remember(g)
+		})
+		if !begun {
+			g.release()
+		}
 	}
 }
 
@@ -112,12 +138,13 @@ func (st *stream) beginChunks(sn *snapshot) begun {
 	o := chunks.SnapshotOptions{Session: st.s.key, ID: sn.id, Close: g.release}
 	if st.view == wire.ViewRecords {
 		o.Source = &recordPacker{src: g.content, cut: v.cut}
-		return log.beginPlain(o)
+		return log.beginRecords(st.rules, v.cut, o)
 	}
 	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: g.content}
 	sn.pairs = p
 	if v.replay == g.replay {
 		if b, shared := log.begin(p, st.rules, o); shared {
+			sn.log = log
 			return b
 		}
 	}
@@ -156,7 +183,7 @@ func (st *stream) nextOfSnapshot() (wire.Frame, bool, error) {
 		}
 		sn.packed = true
 	}
-	if sn.amend < len(sn.amended) {
+	if sn.amend < sn.amendments() {
 		return st.amendFrame()
 	}
 	return st.snapshotEnd()
@@ -175,11 +202,7 @@ func (st *stream) snapshotBegin() (wire.Frame, bool, error) {
 		TargetChunkBytes: st.e.o.ChunkBytes, FirstIndex: sn.first, Purpose: sn.purpose, Reason: optional(sn.reason),
 		DiagnosticsCount: sn.diagnostics, State: state,
 	}
-	count := len(sn.slots)
-	if st.view == wire.ViewRecords {
-		count = int(sn.cut.Sequence)
-	}
-	b.MessageCount = &count
+	b.MessageCount = &sn.count
 	if sn.from != nil {
 		b.OldBytes, b.NewBytes = &sn.from.oldBytes, &sn.cut.Offset
 	}
@@ -202,15 +225,14 @@ func (st *stream) chunkFrame(c chunks.Chunk) (wire.Frame, bool, error) {
 func (st *stream) amendFrame() (wire.Frame, bool, error) {
 	sn := st.snap
 	list := []byte(`"amendments":[`)
-	for first := true; sn.amend < len(sn.amended); first = false {
-		a := sn.amended[sn.amend]
+	for first := true; sn.amend < sn.amendments(); first = false {
 		at := len(list)
 		if !first {
 			list = append(list, ',')
 		}
 		one := len(list)
 		var err error
-		if list, err = st.appendAmendment(list, a.index, a.slot, a.body); err != nil {
+		if list, err = sn.appendAmendment(list, sn.amend, st.window); err != nil {
 			return wire.Frame{}, false, err
 		}
 		if !first && len(list) > st.e.o.ChunkBytes {
@@ -226,12 +248,29 @@ func (st *stream) amendFrame() (wire.Frame, bool, error) {
 	return f, err == nil, err
 }
 
+// amendments is how many there are.
+func (sn *snapshot) amendments() int {
+	if sn.kept != nil {
+		return len(sn.kept.Amendments)
+	}
+	return len(sn.amended)
+}
+
+// appendAmendment appends the i-th amendment.
+func (sn *snapshot) appendAmendment(dst []byte, i int, w *dialect.Window) ([]byte, error) {
+	if sn.kept != nil {
+		return append(dst, sn.kept.Amendments[i]...), nil
+	}
+	a := sn.amended[i]
+	return appendAmendment(dst, a.index, a.slot, a.body, w)
+}
+
 // appendAmendment appends {"index":n,"message":m}.
-func (st *stream) appendAmendment(dst []byte, index int, slot dialect.Slot, b dialect.Body) ([]byte, error) {
+func appendAmendment(dst []byte, index int, slot dialect.Slot, b dialect.Body, w *dialect.Window) ([]byte, error) {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"message":`...)
-	dst, err := appendMessage(dst, slot, b, st.window)
+	dst, err := appendMessage(dst, slot, b, w)
 	return append(dst, '}'), err
 }
 
@@ -239,11 +278,24 @@ func (st *stream) appendAmendment(dst []byte, index int, slot dialect.Slot, b di
 // a frame.
 const unansweredBytesMax = 128 << 10
 
+// wireUnanswered lists as many calls as a frame may have.
+func wireUnanswered(list []dialect.Unanswered) []wire.Unanswered {
+	out := []wire.Unanswered{}
+	room := unansweredBytesMax
+	for _, u := range list {
+		if room -= len(u.CallID) + 40; room < 0 {
+			break
+		}
+		out = append(out, wire.Unanswered{Sequence: wire.Sequence(u.Sequence), CallID: u.CallID})
+	}
+	return out
+}
+
 func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
 	sn := st.snap
 	end := wire.SnapshotEnd{
 		Type: wire.TypeSnapshotEnd, Attachment: st.attachment, ActiveSessionID: st.id, SnapshotID: sn.id,
-		Cut: st.g.cursor(sn.cut), AmendmentCount: len(sn.amended), AmendmentsDigest: wire.Digest(sn.sum.Sum64()),
+		Cut: st.g.cursor(sn.cut), AmendmentCount: sn.amendments(), AmendmentsDigest: wire.Digest(sn.sum.Sum64()),
 		Unanswered: []wire.Unanswered{},
 	}
 	if st.raw {
@@ -258,18 +310,15 @@ func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
 		}
 		end.ChunkCount, end.MessageCount, end.Digest = t.Chunks, t.Messages, t.Digest
 	}
-	if sn.pairs != nil {
+	switch {
+	case sn.kept != nil:
+		end.Unanswered = sn.kept.Unanswered
+	case sn.pairs != nil:
 		list, err := sn.pairs.unanswered(st.ctx)
 		if err != nil {
 			return wire.Frame{}, false, err
 		}
-		room := unansweredBytesMax
-		for _, u := range list {
-			if room -= len(u.CallID) + 40; room < 0 {
-				break
-			}
-			end.Unanswered = append(end.Unanswered, wire.Unanswered{Sequence: wire.Sequence(u.Sequence), CallID: u.CallID})
-		}
+		end.Unanswered = wireUnanswered(list)
 	}
 	state, err := st.stateNow()
 	if err != nil {
@@ -280,7 +329,7 @@ func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
 	if err != nil {
 		return wire.Frame{}, false, err
 	}
-	st.tailFrom(sn.cut, sn.digest, len(sn.slots), sn.cut)
+	st.tailFrom(sn.cut, sn.digest, sn.count, sn.cut)
 	st.failures = 0
 	live, _, err := st.liveFrame() // at the cut, whatever has come since
 	st.queue = append(st.queue, live)

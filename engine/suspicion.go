@@ -147,14 +147,21 @@ func (s *session) passHoles(ctx context.Context, g *generation, c wire.Command) 
 func (s *session) nextLook() (wait time.Duration, ok bool) {
 	now := s.e.o.Now()
 	s.mu.Lock()
+	g := s.gen
+	s.mu.Unlock()
+	waits := g != nil && g.replay.Tail().Hole
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
 		return 0, false
 	}
+	if !waits { // what was there has been filled or taken back
+		s.holes.since = time.Time{}
+	}
 	if !s.suspected.since.IsZero() {
 		wait, ok = s.suspected.wait(now, s.e.o.Timing), true
 	}
-	if h := s.holes; !h.since.IsZero() && s.gen != nil {
+	if h := s.holes; !h.since.IsZero() {
 		left := max(h.since.Add(s.e.o.Timing.Hole).Sub(now), time.Millisecond)
 		if !ok || left < wait {
 			wait, ok = left, true

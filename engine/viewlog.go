@@ -5,6 +5,7 @@ import (
 
 	"sessiond/chunks"
 	"sessiond/replay/dialect"
+	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
 
@@ -18,7 +19,9 @@ type viewLog struct {
 	*chunks.Log
 	mu    sync.Mutex
 	rules string        // rules revision that it was packed by; guarded by mu
-	seq   uint64        // head up to which cuts were applied; guarded by mu
+	at    stamp.Point   // head up to which cuts were applied; guarded by mu
+	saved uint64        // revision that the index has; guarded by mu
+	tried stamp.Point   // head at which the end was kept last; guarded by mu
 	cuts  int           // how many were; guarded by mu
 	pairs dialect.Pairs // calls of the first fed slots; guarded by mu
 	fed   int           // guarded by mu
@@ -26,29 +29,55 @@ type viewLog struct {
 
 // log returns the chunk log of a view.
 func (g *generation) log(e *Engine, key logKey) *viewLog {
+	g.opening.Lock()
+	defer g.opening.Unlock()
+	g.mu.Lock()
+	l := g.logs[key]
+	g.mu.Unlock()
+	if l != nil {
+		return l
+	}
+	if l = g.adopt(key.view); l == nil {
+		l = e.newViewLog(false)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.logs[key]
-	if l == nil {
-		l = e.newViewLog(false)
-		g.logs[key] = l
-	}
+	g.logs[key] = l
 	return l
 }
 
 func (e *Engine) newViewLog(private bool) *viewLog {
-	return &viewLog{Log: e.chunks.NewLog(chunks.LogOptions{
-		Target: e.o.ChunkBytes, MemoryBytes: e.o.ChunkMemoryBytes, Private: private,
-	})}
+	return &viewLog{Log: e.chunks.NewLog(e.logOptions(private)), at: stamp.Start}
 }
 
-// closeLogs gives up the logs of a generation that nobody uses any more.
+func (e *Engine) logOptions(private bool) chunks.LogOptions {
+	return chunks.LogOptions{Target: e.o.ChunkBytes, MemoryBytes: e.o.ChunkMemoryBytes, Private: private}
+}
+
+// closeLogs gives up the logs of a generation that nobody uses any more. What
+// they have spilled is left for who opens the session next, unless the
+// history has ended.
 func (g *generation) closeLogs() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.logs {
-		l.Close()
+		if g.ended.Load() {
+			l.Close()
+		} else {
+			l.Detach()
+		}
 	}
+}
+
+// moveLogs gives the logs to a generation of the same history.
+func (g *generation) moveLogs(to *generation) {
+	g.mu.Lock()
+	logs := g.logs
+	g.logs = map[logKey]*viewLog{}
+	g.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.logs = logs
 }
 
 // begun is a snapshot's chunks and how they are given back.
@@ -56,6 +85,17 @@ type begun struct {
 	*chunks.Snapshot
 	release func()
 	fresh   bool // nobody packs them yet
+}
+
+// beginRecords begins a snapshot of view records, which nothing ever cuts.
+func (l *viewLog) beginRecords(rules string, cut stamp.Point, o chunks.SnapshotOptions) begun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rules = rules
+	if cut.Offset > l.at.Offset {
+		l.at = cut
+	}
+	return l.beginPlain(o)
 }
 
 func (l *viewLog) beginPlain(o chunks.SnapshotOptions) begun {
@@ -69,12 +109,12 @@ func (l *viewLog) beginPlain(o chunks.SnapshotOptions) begun {
 func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions) (begun, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := p.replay.Delta(p.view, l.seq)
+	d := p.replay.Delta(p.view, l.at.Sequence)
 	keep := d.Cut.Keep
 	if l.rules != rules {
 		keep, l.rules = 0, rules
 	}
-	l.seq = d.Head.Sequence
+	l.at = d.Head
 	if keep < dialect.All {
 		l.CutBack(keep)
 		l.cuts++

@@ -124,6 +124,17 @@ func (p *Pairs) List() []Unanswered {
 	return out
 }
 
+// Restore begins with calls that List gave.
+func (p *Pairs) Restore(list []Unanswered) {
+	*p = Pairs{n: len(list)}
+	for _, u := range list {
+		if p.open == nil {
+			p.open = map[string][]uint64{}
+		}
+		p.open[u.CallID] = append(p.open[u.CallID], u.Sequence)
+	}
+}
+
 func sortUnanswered(list []Unanswered) {
 	slices.SortFunc(list, func(a, b Unanswered) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.CallID, b.CallID))

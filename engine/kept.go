@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sessiond/chunks"
+	"sessiond/kv"
+	"sessiond/replay/dialect"
+	"sessiond/replay/stamp"
+	"sessiond/wire"
+)
+
+// keptLog is what of a view's log goes to the index beside the chunks' places:
+// the calls that had no result among the slots that were packed.
+type keptLog struct {
+	Fed  int                  `json:"fed"`
+	Open []dialect.Unanswered `json:"open,omitempty"`
+}
+
+// keptOpenMax bounds the unanswered calls that are kept.
+const keptOpenMax = 10_000
+
+// keptEnd is what a whole snapshot has beside its chunks. With it a restarted
+// daemon sends the snapshot without reading the session file.
+type keptEnd struct {
+	Slots      int               `json:"slots"`
+	Amendments []json.RawMessage `json:"amendments,omitempty"`
+	Unanswered []wire.Unanswered `json:"unanswered"`
+}
+
+func cutOf(p stamp.Point) chunks.Cut {
+	return chunks.Cut{Sequence: p.Sequence, Offset: p.Offset, Digest: p.Digest}
+}
+
+// adopt opens the log of a view that the index knows, nil where it knows none
+// that is of this history and these rules.
+func (g *generation) adopt(view wire.View) *viewLog {
+	s := g.content.s
+	v, ok := s.e.index.View(s.e.ctx, s.key, string(view))
+	if !ok {
+		return nil
+	}
+	_, rules := g.replay.Dialect()
+	if v.Rules != rules || v.Target != s.e.o.ChunkBytes || v.At.Offset > g.replay.Head().Offset {
+		return nil
+	}
+	if _, err := g.replay.Verify(g.content, v.At); err != nil && v.At.Offset > 0 {
+		return nil
+	}
+	n, size := binary.Uvarint(v.Data)
+	if size <= 0 || n > uint64(len(v.Data)-size) {
+		return nil
+	}
+	var kept keptLog
+	if json.Unmarshal(v.Data[size:size+int(n)], &kept) != nil {
+		return nil
+	}
+	log, err := s.e.chunks.Adopt(v.Data[size+int(n):], s.e.logOptions(false))
+	if err != nil {
+		return nil
+	}
+	l := &viewLog{Log: log, rules: rules, at: v.At, fed: kept.Fed}
+	l.pairs.Restore(kept.Open)
+	l.saved = log.Revision()
+	return l
+}
+
+// logChunks are the chunks' own part of what the index has of a view.
+func logChunks(data []byte) []byte {
+	n, size := binary.Uvarint(data)
+	if size <= 0 || n > uint64(len(data)-size) {
+		return nil
+	}
+	return data[size+int(n):]
+}
+
+// keep adds to a batch what has changed in the view's log since it was kept.
+func (l *viewLog) keep(b *kv.Batch, key string, view wire.View, target int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	revision := l.Revision()
+	if revision == l.saved {
+		return
+	}
+	log := l.Save()
+	segments := chunks.Segments(log)
+	if len(segments) == 0 { // nothing would be found again
+		b.DeleteView(key, string(view))
+		l.saved = revision
+		return
+	}
+	kept := keptLog{Fed: l.fed, Open: l.pairs.List()}
+	if len(kept.Open) > keptOpenMax {
+		kept = keptLog{}
+	}
+	head, err := json.Marshal(kept)
+	if err != nil {
+		return // it cannot
+	}
+	data := binary.AppendUvarint(nil, uint64(len(head)))
+	data = append(append(data, head...), log...)
+	count, bytes := l.Size()
+	b.PutView(key, string(view), kv.View{
+		Rules: l.rules, Target: target, At: l.at, Segments: segments, Chunks: count, Bytes: bytes, Data: data,
+	})
+	l.saved = revision
+}
+
+// keepLogs adds the generation's logs to a batch.
+func (g *generation) keepLogs(b *kv.Batch) {
+	s := g.content.s
+	g.mu.Lock()
+	logs := make(map[logKey]*viewLog, len(g.logs))
+	for key, l := range g.logs {
+		logs[key] = l
+	}
+	g.mu.Unlock()
+	for key, l := range logs {
+		l.keep(b, s.key, key.view, s.e.o.ChunkBytes)
+	}
+}
+
+// sweepSpill removes the spill files that nothing in the index names.
+func (e *Engine) sweepSpill() {
+	named := map[string]bool{}
+	err := e.index.Views(e.ctx, func(_, _ string, v kv.View) error {
+		for _, name := range v.Segments {
+			named[name] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return // the daemon ends
+	}
+	e.chunks.Sweep(func(segment string) bool { return named[segment] })
+}
+
+// keepEnd keeps what a whole snapshot of the log has beside the chunks, if it
+// is at the head and the chunks are in files.
+func (l *viewLog) keepEnd(ctx context.Context, g *generation, p *messagePacker, c *chunks.Snapshot, amended []amendedBody) {
+	if p.cut != g.replay.Head() || !l.Spilled() {
+		return
+	}
+	l.mu.Lock()
+	tried := l.tried == p.cut
+	l.tried = p.cut
+	l.mu.Unlock()
+	if tried {
+		return
+	}
+	extra, err := encodeEnd(ctx, g, p, amended)
+	if err == nil {
+		err = l.SetEnd(cutOf(p.cut), c, extra)
+	}
+	if err != nil && !errors.Is(err, chunks.ErrNotKept) && ctx.Err() == nil {
+		g.content.s.e.o.Logger.Warn("end of a snapshot not kept", "session", g.content.s.key, "error", err)
+	}
+}
+
+func encodeEnd(ctx context.Context, g *generation, p *messagePacker, amended []amendedBody) ([]byte, error) {
+	unanswered, err := p.unanswered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end := keptEnd{Slots: len(p.slots), Unanswered: wireUnanswered(unanswered)}
+	w := windows.Get().(*dialect.Window)
+	defer windows.Put(w)
+	w.Reset(g.content)
+	for _, a := range amended {
+		text, err := appendAmendment(nil, a.index, a.slot, a.body, w)
+		if err != nil {
+			return nil, err
+		}
+		end.Amendments = append(end.Amendments, text)
+	}
+	return json.Marshal(end)
+}
+
+// lazySource packs again what was lost of a snapshot that was kept: only then
+// the records are read.
+type lazySource struct {
+	g    *generation
+	cut  stamp.Point
+	view dialect.View
+	p    *messagePacker
+}
+
+var _ chunks.Source = (*lazySource)(nil)
+
+// Before implements chunks.Source. The snapshot is complete, so that nothing
+// asks.
+func (l *lazySource) Before(chunks.Place) bool { return true }
+
+// Pack implements chunks.Source.
+func (l *lazySource) Pack(ctx context.Context, b *chunks.Builder, from chunks.Place) (chunks.Place, bool, error) {
+	if l.p == nil {
+		if err := l.g.awake(ctx); err != nil {
+			return from, false, err
+		}
+		v := l.g.replay.View(l.view)
+		if v.Cut != l.cut {
+			return from, false, fmt.Errorf("%w: the session has grown", stamp.ErrMismatch)
+		}
+		l.p = &messagePacker{
+			Bodies: v.Bodies, replay: l.g.replay, view: l.view, cut: l.cut, slots: v.Slots, src: l.g.content,
+			log: l.g.content.s.e.newViewLog(true), logCuts: -1, // it pairs nothing
+		}
+	}
+	return l.p.Pack(ctx, b, from)
+}
+
+// startKept begins the snapshot at the head of a replay that was not read
+// again, if it was kept whole.
+func (st *stream) startKept(cut stamp.Point, purpose, reason string) bool {
+	g := st.g.retain()
+	log := g.log(st.e, logKey{st.view, wire.EncodingJSON})
+	id := snapshotID(st.rules, st.view, st.e.o.ChunkBytes, cut)
+	source := &lazySource{g: g, cut: cut, view: viewOf(st.view)}
+	s, release, extra, ok := log.EndAt(cutOf(cut), chunks.SnapshotOptions{Session: st.s.key, ID: id, Close: g.release, Source: source})
+	if !ok {
+		g.release()
+		return false
+	}
+	var end keptEnd
+	if json.Unmarshal(extra, &end) != nil {
+		release()
+		return false
+	}
+	head, d := st.g.replay.HeadDigest()
+	if head != cut { // it grew just now
+		release()
+		return false
+	}
+	v := snapshotView{cut: cut, replay: st.g.replay, diagnostics: st.g.replay.DiagnosticsCount(), count: end.Slots}
+	sn := st.newSnapshot(v, d, purpose, reason, nil)
+	sn.kept, sn.chunks, sn.stop = &end, begun{Snapshot: s, release: release}, s.Notify(st.wakeUp)
+	return true
+}
+
+// keepEnds packs the ends of views whose session has grown since they were
+// kept and rests now.
+func (s *session) keepEnds(ctx context.Context) {
+	s.mu.Lock()
+	g := s.gen
+	if g == nil || s.e.o.Now().UnixNano()-s.info.Stamp.CTimeNano < int64(s.e.o.Timing.Rest) {
+		s.mu.Unlock()
+		return
+	}
+	g.retain()
+	s.mu.Unlock()
+	defer g.release()
+	if g.replay.IsAsleep() {
+		return
+	}
+	g.mu.Lock()
+	var stale []logKey
+	for key, l := range g.logs {
+		if key.view != wire.ViewRecords && l.isStale(g.replay.Head()) {
+			stale = append(stale, key)
+		}
+	}
+	g.mu.Unlock()
+	for _, key := range stale {
+		g.packEnd(ctx, key)
+	}
+	if len(stale) > 0 {
+		s.remember(g)
+	}
+}
+
+// isStale reports whether the log has spilled chunks and no end at the head.
+func (l *viewLog) isStale(head stamp.Point) bool {
+	if !l.Spilled() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tried != head
+}
+
+// packEnd packs what a view has behind its full chunks, and keeps it.
+func (g *generation) packEnd(ctx context.Context, key logKey) {
+	e := g.content.s.e
+	view := viewOf(key.view)
+	v := viewOfReplay(g.replay, view)
+	_, rules := g.replay.Dialect()
+	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: view, cut: v.cut, slots: v.slots, src: g.content}
+	log := g.log(e, key)
+	b, ok := log.begin(p, rules, chunks.SnapshotOptions{
+		Session: g.content.s.key, ID: snapshotID(rules, key.view, e.o.ChunkBytes, v.cut), Close: g.retain().release,
+	})
+	if !ok {
+		g.release()
+		return
+	}
+	defer b.release()
+	if !b.fresh { // a client has it packed
+		return
+	}
+	if b.Pack(ctx) == nil {
+		log.keepEnd(ctx, g, p, b.Snapshot, v.amended)
+	}
+}
