@@ -60,6 +60,10 @@ func (p *producer) fill(b *batch) {
 			break
 		}
 		b.add(line, p.keys)
+		if !line.Terminated { // the last, and known to be it by this batch
+			b.err = io.EOF
+			break
+		}
 		if end := line.Offset + line.Size; line.Terminated && end-p.last >= stamp.CheckpointBytes {
 			p.last, b.check = end, true
 		}

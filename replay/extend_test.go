@@ -340,3 +340,14 @@ func TestReplay_ReadersBesideExtend(t *testing.T) {
 	wg.Wait()
 	equalReplays(t, online(t, data), r, data)
 }
+
+// A last line that just fills what is read at a time is a tail all the same.
+func TestBuild_TailThatFillsABatch(t *testing.T) {
+	data := file(header(3), message("a", "", "user", strings.Repeat("x", 200<<10)))
+	for _, tail := range []int{50 << 10, 56 << 10, 60 << 10} {
+		torn := append(bytes.Clone(data), message("b", "a", "user", strings.Repeat("y", 80<<10))[:tail]...)
+		if got := online(t, torn).Tail(); got.State != replay.TailUnterminated || got.Bytes != int64(tail) {
+			t.Errorf("%d bytes behind the last LF: got %+v", tail, got)
+		}
+	}
+}

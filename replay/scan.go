@@ -126,7 +126,7 @@ func (r *Replay) sameTail(src io.ReaderAt) (bool, error) {
 // tailSum is the digest of the last stretch of a long tail.
 func tailSum(src io.ReaderAt, from, to int64) (uint64, error) {
 	d := stamp.NewDigest()
-	_, _, err := stamp.Advance(src, d, max(from, to-nearBytes), to)
+	_, _, err := stamp.Advance(src, d, max(from, to-frontBytes), to)
 	return d.Sum64(), err
 }
 
