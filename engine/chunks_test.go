@@ -133,7 +133,8 @@ func TestChunks_SpillFolder(t *testing.T) {
 	if err := os.WriteFile(stray, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.restart() // Close waits for the sweep
+	w.restart()
+	w.eventually("the sweep", func() bool { return !slices.Contains(w.spillFiles(), stray) })
 	w.stop()
 	if list := w.spillFiles(); len(list) == 0 || slices.Contains(list, stray) {
 		t.Errorf("after a start: got %v, want those that the index names", list)

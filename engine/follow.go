@@ -205,13 +205,18 @@ func (s *session) remove(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.gone = true
-	if s.gen != nil {
-		s.gen.ended.Store(true)
+	g := s.gen
+	if g != nil {
+		g.ended.Store(true)
+		g.retain()
 	}
 	s.mu.Unlock()
 	err := s.shut(ctx)
 	s.e.cache.Drop(s.key)
-	s.forgotten()
+	s.forgotten(g)
+	if g != nil {
+		g.release()
+	}
 	s.wake()
 	s.e.o.Logger.Info("session removed", "session", s.key)
 	return err

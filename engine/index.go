@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,15 +141,66 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) {
 		b.PutSignature(s.key, signature)
 		b.PutListing(s.key, listing)
 		b.PutCheckpoints(s.key, points)
+		b.DeleteTombstone(s.key)
 		if !g.ended.Load() {
 			g.keepLogs(b)
 		}
 	}
 }
 
-// forgotten removes a session from the index.
-func (s *session) forgotten() {
-	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) { b.Delete(s.key) }})
+// forgotten leaves of a session in the index that it was there. Head and size
+// are those that were read last, if it was open, else those that the index
+// knows.
+func (s *session) forgotten(g *generation) {
+	t := kv.Tombstone{Removed: s.e.o.Now(), ID: s.id()}
+	if g != nil {
+		t.Generation, t.Head, t.Bytes = g.id, g.replay.Head(), g.known().Stamp.Size
+	} else if sig, ok := s.e.index.Signature(s.e.ctx, s.key); ok {
+		t.Generation, t.Head, t.Bytes = sig.Generation, sig.Head, sig.Stamp.Size
+	}
+	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) { b.PutTombstone(s.key, t) }})
+}
+
+// reconcile leaves tombstones of the sessions that the index knows and that
+// went while no daemon ran. Of a root that is not there now nothing is known.
+func (e *Engine) reconcile() error {
+	var batch kv.Batch
+	gone := 0
+	err := e.index.Sessions(e.ctx, func(key string, sig kv.Signature) error {
+		root, _, _ := strings.Cut(key, ":")
+		e.mu.Lock()
+		_, known := e.sessions[key]
+		rootErr, rooted := e.rootErr[root]
+		e.mu.Unlock()
+		if known || !rooted || rootErr != nil {
+			return nil
+		}
+		l, _ := e.index.Listing(e.ctx, key)
+		batch.PutTombstone(key, kv.Tombstone{
+			Removed: e.o.Now(), ID: l.ID, Generation: sig.Generation, Head: sig.Head, Bytes: sig.Stamp.Size,
+		})
+		gone++
+		return nil
+	})
+	if err != nil || gone == 0 {
+		return err
+	}
+	e.o.Logger.Info("sessions went while no daemon ran", "sessions", gone)
+	return e.index.Put(e.ctx, &batch)
+}
+
+// buried returns the tombstone of a session by its key or id.
+func (e *Engine) buried(name string) (t kv.Tombstone, ok bool) {
+	if t, ok = e.index.Tombstone(e.ctx, name); ok {
+		return t, true
+	}
+	_ = e.index.Tombstones(e.ctx, func(key string, other kv.Tombstone) error {
+		if other.ID == name && (!ok || other.Removed.After(t.Removed)) {
+			t, ok = other, true
+		}
+		return nil
+	})
+	return t, ok
 }
 
 // generationOf returns the name of a file's history: that of the index when

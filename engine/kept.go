@@ -126,6 +126,9 @@ func (g *generation) keepLogs(b *kv.Batch) {
 
 // sweepSpill removes the spill files that nothing in the index names.
 func (e *Engine) sweepSpill() {
+	if err := e.reconcile(); err != nil && e.ctx.Err() == nil {
+		e.o.Logger.Warn("index not compared with the roots", "error", err)
+	}
 	named := map[string]bool{}
 	err := e.index.Views(e.ctx, func(_, _ string, v kv.View) error {
 		for _, name := range v.Segments {

@@ -50,6 +50,10 @@ func (e *Engine) resolve(name string) (*session, error) {
 	case 1:
 		return hits[0], nil
 	case 0:
+		if t, ok := e.buried(name); ok {
+			return nil, wire.Errorf(wire.CodeSessionGone, "session %s has no file any more; it had %d records in %d bytes",
+				clip(name), t.Head.Sequence, t.Bytes).With("removed", t.Removed.UTC().Format(time.RFC3339))
+		}
 		return nil, wire.Errorf(wire.CodeUnknownSession, "no session %q; see list", clip(name))
 	}
 	candidates := make([]string, 0, len(hits))
