@@ -135,16 +135,14 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) {
 		Generation: g.id, Dialect: name, Rules: rules,
 		Trusted: s.e.trust.Holds(known.Proof),
 	}
-	listing := listingOf(g)
+	listing, logs := listingOf(g), g.keepLogs()
 	s.setLabel(listing.ID)
 	return func(b *kv.Batch) {
 		b.PutSignature(s.key, signature)
 		b.PutListing(s.key, listing)
 		b.PutCheckpoints(s.key, points)
 		b.DeleteTombstone(s.key)
-		if !g.ended.Load() {
-			g.keepLogs(b)
-		}
+		logs(b)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"sessiond/chunks"
 	"sessiond/kv"
@@ -78,20 +79,28 @@ func logChunks(data []byte) []byte {
 	return data[size+int(n):]
 }
 
-// keep adds to a batch what has changed in the view's log since it was kept.
-func (l *viewLog) keep(b *kv.Batch, key string, view wire.View, target int) {
+// keep returns what adds to a batch what has changed in the view's log since
+// the index was given it; nil where nothing has. The log may be closed before
+// that is called.
+func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	revision := l.Revision()
 	if revision == l.saved {
-		return
+		return nil
 	}
 	log := l.Save()
 	segments := chunks.Segments(log)
+	written := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.saved = max(l.saved, revision)
+	}
 	if len(segments) == 0 { // nothing would be found again
-		b.DeleteView(key, string(view))
-		l.saved = revision
-		return
+		return func(b *kv.Batch) {
+			b.DeleteView(key, string(view))
+			written()
+		}
 	}
 	kept := keptLog{Fed: l.fed, Open: l.pairs.List()}
 	if len(kept.Open) > keptOpenMax {
@@ -99,28 +108,37 @@ func (l *viewLog) keep(b *kv.Batch, key string, view wire.View, target int) {
 	}
 	head, err := json.Marshal(kept)
 	if err != nil {
-		return // it cannot
+		return nil // it cannot
 	}
 	data := binary.AppendUvarint(nil, uint64(len(head)))
 	data = append(append(data, head...), log...)
 	count, bytes := l.Size()
-	b.PutView(key, string(view), kv.View{
-		Rules: l.rules, Target: target, At: l.at, Segments: segments, Chunks: count, Bytes: bytes, Data: data,
-	})
-	l.saved = revision
+	v := kv.View{Rules: l.rules, Target: target, At: l.at, Segments: segments, Chunks: count, Bytes: bytes, Data: data}
+	return func(b *kv.Batch) {
+		b.PutView(key, string(view), v)
+		written()
+	}
 }
 
-// keepLogs adds the generation's logs to a batch.
-func (g *generation) keepLogs(b *kv.Batch) {
+// keepLogs is keep for the generation's logs.
+func (g *generation) keepLogs() func(*kv.Batch) {
+	if g.ended.Load() {
+		return func(*kv.Batch) {}
+	}
 	s := g.content.s
 	g.mu.Lock()
-	logs := make(map[logKey]*viewLog, len(g.logs))
-	for key, l := range g.logs {
-		logs[key] = l
-	}
+	logs := maps.Clone(g.logs)
 	g.mu.Unlock()
+	var writes []func(*kv.Batch)
 	for key, l := range logs {
-		l.keep(b, s.key, key.view, s.e.o.ChunkBytes)
+		if write := l.keep(s.key, key.view, s.e.o.ChunkBytes); write != nil {
+			writes = append(writes, write)
+		}
+	}
+	return func(b *kv.Batch) {
+		for _, write := range writes {
+			write(b)
+		}
 	}
 }
 
