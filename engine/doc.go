@@ -22,16 +22,29 @@
 // that cut and until the last of them leaves; a stream pulls chunks, is woken
 // when there are more, and then pulls events from replay and file. A stream
 // holds a cursor, never a queue. Follow: an event or a sweep -> stat ->
-// the new bytes extend the replay -> streams are woken; anything else that is
-// a real difference makes a new generation and a replacement snapshot.
+// the ends are compared and the new bytes extend the replay -> streams are
+// woken. Anything else is compared; a difference is suspected (suspicion.go)
+// and, once the file is quiet, makes a new generation and a replacement
+// snapshot. When a file rests, all that was read of it is compared (scrub.go).
+// Clients get the bytes of followed files through content (proven.go), which
+// gives none but those that were read.
+//
+// Restart: what the index knows of an unchanged session becomes a replay that
+// is asleep (restore.go); its records are read when something needs them.
+// Chunk logs are adopted with their ends (kept.go), so that a snapshot may need
+// none.
 //
 // # Concurrency
 //
-// Lock order: session.opening, Engine.mu, session.mu, then generation.mu or
-// viewLog.mu; replay and chunks have their own and hold none while they call
-// out. Who has one session's token (opening) only tries for another's. No file is read and no
-// stream woken under a mutex, but for objects.mu, rendering and
-// generation.stating: they let one large object be read at a time, and once.
+// Lock order: session.opening, Engine.mu, generation.opening, viewLog.mu, the
+// replay's own, session.mu, then generation.mu; chunks has its own and holds
+// none while it calls out. A replay asks waitsForHole with its lock held, so
+// nobody calls a replay with session.mu. Who has one session's token (opening)
+// only tries for another's. No file is read and no stream woken under a mutex,
+// but for objects.mu, rendering, generation.stating, generation.opening and a
+// block's: they let one thing be read at a time, and once. What a replay reads
+// through content while it holds its lock asks the replay for nothing but its
+// marks, which need none.
 //
 // A snapshot retains the generation that it is packed from. viewLog.mu is held
 // while a snapshot begins, so that no cut of the view comes in between; chunks
@@ -44,9 +57,9 @@
 //
 // # Caveats
 //
-// A file that another program rewrites in steps is seen between them: as a
-// replacement by what it is then. A followed file's bytes between its first
-// 4 KiB and the last checkpoint are not compared when it grows.
+// A file that another program rewrites in steps for more than Timing.Declare is
+// seen between them. Old bytes in the middle of a file that grows are compared
+// only when it rests, and by who reads them.
 //
 // # Durability
 //

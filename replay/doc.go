@@ -6,6 +6,15 @@
 // It opens no file: a source is given with every call that reads. Time is
 // passed in. No goroutine outlives a call, the cache library's own excepted.
 //
+// # Reuse
+//
+// Renew is the one rule for using a replay again: nothing is read where a
+// stamp.Proof holds, the ends and the new bytes of a file that grew, and else
+// all that was read before is compared and not parsed. Cache.Load renews what
+// it holds and builds the rest. Restore makes a replay of what was remembered
+// of an unchanged file: it knows its head and its listing, and reads its
+// records when it is woken.
+//
 // # Records
 //
 // A record ends at LF and nothing else. A malformed or blank line is a record
@@ -23,5 +32,7 @@
 // # Concurrency
 //
 // A Replay is safe for concurrent use: one Extend at a time, readers side by
-// side with it in pieces. Slices that it returns are never written again.
+// side with it in pieces. Slices that it returns are never written again. Head,
+// Checkpoints and Block take no lock: a source may ask for them while a reader
+// that it serves holds one.
 package replay
