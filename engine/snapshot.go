@@ -210,6 +210,10 @@ func (st *stream) snapshotBegin() (wire.Frame, bool, error) {
 	return f, err == nil, err
 }
 
+// rememberChunks is after how many chunks of a snapshot the index learns of
+// them.
+const rememberChunks = 64
+
 func (st *stream) chunkFrame(c chunks.Chunk) (wire.Frame, bool, error) {
 	sn := st.snap
 	f, err := open(wire.SnapshotChunk{
@@ -217,7 +221,9 @@ func (st *stream) chunkFrame(c chunks.Chunk) (wire.Frame, bool, error) {
 		SnapshotID: sn.id, Index: sn.index, Digest: c.Digest,
 	}, c.Body)
 	f.Release = c.Release
-	sn.index++
+	if sn.index++; sn.index%rememberChunks == 0 {
+		st.s.remember(st.g) // a daemon that is killed now need not pack them again
+	}
 	return f, err == nil, err
 }
 
