@@ -2,50 +2,55 @@ package engine
 
 import (
 	"io/fs"
+	"math"
 	"time"
 
 	"sessiond/engine/vfs"
-	"sessiond/replay/stamp"
 )
 
 // coarse is a file system on another machine: its type is none of those whose
-// stamps may be believed, and its times are whole seconds.
-type coarse struct{ vfs.FS }
+// stamps may be believed, and its times are multiples of a grain.
+type coarse struct {
+	vfs.FS
+	grain time.Duration
+}
 
-func isCoarse(o *Options) { o.FS = coarse{vfs.OS{}} }
+// isCoarse gives files times in whole seconds.
+func isCoarse(o *Options) { o.FS = coarse{vfs.OS{}, time.Second} }
+
+// isTimeless gives files no times: their stamps tell sizes apart and no more.
+func isTimeless(o *Options) { o.FS = coarse{vfs.OS{}, math.MaxInt64} }
 
 func (coarse) Type(string) (string, error) { return "nfs", nil }
 
-func (c coarse) Stat(path string) (vfs.Info, error) { return roundInfo(c.FS.Stat(path)) }
+func (c coarse) Stat(path string) (vfs.Info, error) { return c.round(c.FS.Stat(path)) }
 
-func (c coarse) Lstat(path string) (vfs.Info, error) { return roundInfo(c.FS.Lstat(path)) }
+func (c coarse) Lstat(path string) (vfs.Info, error) { return c.round(c.FS.Lstat(path)) }
 
-func (c coarse) OpenRead(path string) (vfs.File, error) { return coarseOf(c.FS.OpenRead(path)) }
+func (c coarse) OpenRead(path string) (vfs.File, error) { return c.file(c.FS.OpenRead(path)) }
 
-func (c coarse) OpenAppend(path string) (vfs.File, error) { return coarseOf(c.FS.OpenAppend(path)) }
+func (c coarse) OpenAppend(path string) (vfs.File, error) { return c.file(c.FS.OpenAppend(path)) }
 
 func (c coarse) Create(path string, mode fs.FileMode) (vfs.File, error) {
-	return coarseOf(c.FS.Create(path, mode))
+	return c.file(c.FS.Create(path, mode))
 }
 
-type coarseFile struct{ vfs.File }
+type coarseFile struct {
+	vfs.File
+	fs coarse
+}
 
-func coarseOf(f vfs.File, err error) (vfs.File, error) {
+func (c coarse) file(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return coarseFile{f}, nil
+	return coarseFile{f, c}, nil
 }
 
-func (f coarseFile) Info() (vfs.Info, error) { return roundInfo(f.File.Info()) }
+func (f coarseFile) Info() (vfs.Info, error) { return f.fs.round(f.File.Info()) }
 
-func roundInfo(info vfs.Info, err error) (vfs.Info, error) {
-	info.Stamp = roundStamp(info.Stamp)
+func (c coarse) round(info vfs.Info, err error) (vfs.Info, error) {
+	info.Stamp.MTimeNano -= info.Stamp.MTimeNano % int64(c.grain)
+	info.Stamp.CTimeNano -= info.Stamp.CTimeNano % int64(c.grain)
 	return info, err
-}
-
-func roundStamp(s stamp.Stamp) stamp.Stamp {
-	s.MTimeNano -= s.MTimeNano % int64(time.Second)
-	s.CTimeNano -= s.CTimeNano % int64(time.Second)
-	return s
 }
