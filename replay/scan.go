@@ -142,7 +142,7 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 	p.lines = jsonl.NewReader(src, from.Offset, size, jsonl.ReaderOptions{
 		BufferBytes: r.bufferBytes(size - from.Offset), RecordBytesMax: r.opt.RecordBytesMax, Keys: keys, Digest: p.digest,
 	})
-	s := &scanner{r: r, ctx: ctx, src: src, keys: jsonl.NewScanner(keys), probe: jsonl.NewScanner(keys)}
+	s := &scanner{r: r, ctx: ctx, src: src, wanted: keys}
 	next, stop := p.batches(size - from.Offset)
 	defer stop()
 	for {
@@ -193,15 +193,33 @@ func (r *Replay) bufferBytes(left int64) int {
 
 // scanner is one pass over new bytes.
 type scanner struct {
-	r     *Replay
-	ctx   context.Context
-	src   io.ReaderAt
-	keys  *jsonl.Scanner
-	probe *jsonl.Scanner // for objects inside a line that keys is looking at
+	r   *Replay
+	ctx context.Context
+	src io.ReaderAt
+
+	// Scanners for what the producer has not scanned, which is rare: a scan of
+	// a few lines costs less than to make them.
+	wanted jsonl.Keys
+	line   *jsonl.Scanner
+	inside *jsonl.Scanner // for objects inside a line that line is looking at
 
 	// Of the record at hand; they count once the dialect has taken it.
 	objects  []dialect.Object // for Observe
 	findings []jsonl.Diagnostic
+}
+
+func (s *scanner) keys() *jsonl.Scanner {
+	if s.line == nil {
+		s.line = jsonl.NewScanner(s.wanted)
+	}
+	return s.line
+}
+
+func (s *scanner) probe() *jsonl.Scanner {
+	if s.inside == nil {
+		s.inside = jsonl.NewScanner(s.wanted)
+	}
+	return s.inside
 }
 
 // piece takes some batches of records under the lock and commits them.
@@ -380,7 +398,7 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 	}
 	scan := &line.scan
 	if !line.ok {
-		scan = s.keys.Scan(text)
+		scan = s.keys().Scan(text)
 	}
 	switch scan.Kind {
 	case jsonl.Object:
@@ -393,7 +411,7 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 		}
 		if v.Start > 0 || v.End < len(text) {
 			o.Text = text[v.Start:v.End]
-			o.Scan = s.keys.Scan(o.Text)
+			o.Scan = s.keys().Scan(o.Text)
 		}
 		return ClassEntry, s.add(o)
 	case jsonl.Invalid:
@@ -440,9 +458,9 @@ func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, er
 		if r.family == nil {
 			return true
 		}
-		return r.family.Envelope(s.probe.Scan(object), object)
+		return r.family.Envelope(s.probe().Scan(object), object)
 	}
-	code, values := jsonl.Salvage(text, s.keys, envelope)
+	code, values := jsonl.Salvage(text, s.keys(), envelope)
 	detail := fmt.Sprintf("no JSON at byte %d of the line", errOffset)
 	if code != jsonl.CodeMalformedLine {
 		detail = fmt.Sprintf("%d records taken from the line", len(values))
@@ -450,7 +468,7 @@ func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, er
 	s.diagnose(code, seq, line.Offset, line.Size, detail)
 	for _, v := range values {
 		object := v.Bytes(text)
-		scan := s.keys.Scan(object)
+		scan := s.keys().Scan(object)
 		s.noteText(scan, seq, at+int64(v.Start))
 		if err := s.add(dialect.Object{
 			Sequence: seq, Index: -1, Offset: at + int64(v.Start), Bytes: int64(len(object)),
@@ -517,7 +535,7 @@ func (s *scanner) tail(line jsonl.Line) error {
 	case line.Oversized != nil:
 		whole = line.Oversized.Valid && line.Oversized.Kind == jsonl.Object
 	default:
-		whole = s.keys.Scan(text).Kind == jsonl.Object
+		whole = s.keys().Scan(text).Kind == jsonl.Object
 		t.NULs = bytes.IndexByte(text, 0) >= 0
 	}
 	if whole {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -126,13 +127,21 @@ func Verify(src io.ReaderAt, c Checkpoints, p Point) (d *Digest, readBytes int64
 	return d, p.Offset - at.Offset, nil
 }
 
+// advanceBytes is how much Advance reads at once.
+const advanceBytes = 256 << 10
+
+// buffers are those of Advance: files are compared often, and to make one
+// costs more than to read into it.
+var buffers = sync.Pool{New: func() any { return new([advanceBytes]byte) }}
+
 // Advance feeds bytes [from, to) of src to d; it returns how many LFs they
 // hold and the last byte. A source that ends early is io.ErrUnexpectedEOF.
 func Advance(src io.ReaderAt, d *Digest, from, to int64) (lfs uint64, last byte, err error) {
 	if from == to {
 		return 0, 0, nil
 	}
-	buf := make([]byte, min(to-from, 256<<10))
+	buf := buffers.Get().(*[advanceBytes]byte)
+	defer buffers.Put(buf)
 	for from < to {
 		p := buf[:min(int64(len(buf)), to-from)]
 		n, err := src.ReadAt(p, from)
