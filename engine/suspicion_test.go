@@ -110,7 +110,7 @@ func TestSuspicion_BurstIsOneReplacement(t *testing.T) {
 				last = history(fmt.Sprintf("h%d", i), 5+i)
 				row.rewrite(f, last)
 				f.after(f.timing.Declare / 25)
-				f.is0()
+				f.undeclared()
 			}
 			f.after(f.timing.Quiet)
 			f.is(1, last)
@@ -120,8 +120,8 @@ func TestSuspicion_BurstIsOneReplacement(t *testing.T) {
 	}
 }
 
-// is0 demands that nothing was declared yet.
-func (f *still) is0() {
+// undeclared demands that nothing was declared yet.
+func (f *still) undeclared() {
 	f.t.Helper()
 	if n := f.replacements(); n > 0 || f.transcript.over {
 		f.t.Fatalf("%d replacements, over %v; want nothing declared yet", n, f.transcript.over)
@@ -144,10 +144,10 @@ func TestSuspicion_RestoredInTimeIsNone(t *testing.T) {
 			row.spoil(f)
 			f.glance()
 			f.after(f.timing.Quiet - 1)
-			f.is0()
+			f.undeclared()
 			f.write("a.jsonl", text)
 			f.glance()
-			f.is0()
+			f.undeclared()
 			f.after(f.timing.Quiet)
 			f.is(0, text)
 			if p, ok := f.session("f:a.jsonl").suspicion(); ok {
@@ -172,7 +172,7 @@ func TestSuspicion_ChangingForEverIsDeclared(t *testing.T) {
 		last = history(fmt.Sprintf("h%d", i), 3+i)
 		f.write("a.jsonl", last)
 		f.glance()
-		f.is0()
+		f.undeclared()
 		f.clock.advance(step)
 	}
 	last = history("last", 40)
@@ -208,7 +208,7 @@ func TestSuspicion_OldBytesAreFoundInTheBackground(t *testing.T) {
 	more := lines(user("more", last, "more"))
 	f.extendFile(f.path, more)
 	f.glance()
-	f.is0()
+	f.undeclared()
 	if n := len(f.records.slots); n != 1022 {
 		t.Fatalf("got %d records, want 1022: growth is taken in at once", n)
 	}
@@ -220,7 +220,7 @@ func TestSuspicion_OldBytesAreFoundInTheBackground(t *testing.T) {
 	if _, ok := s.suspicion(); !ok {
 		t.Fatal("nothing is suspected after the comparison")
 	}
-	f.is0()
+	f.undeclared()
 	f.after(f.timing.Quiet)
 	f.is(1, string(readFile(t, f.path)))
 	if begin := f.transcript.begin; begin.Reason == nil || *begin.Reason != wire.ReasonRewritten {
