@@ -180,6 +180,24 @@ func (s *Store) Sweep(named func(segment string) bool) {
 	}
 }
 
+// Discard removes the segment files of a saved log that no log has adopted.
+func (s *Store) Discard(saved []byte) {
+	b, err := decodeBlob(saved)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	p := s.parked[b.id]
+	if p != nil {
+		delete(s.parked, b.id)
+		s.spill -= p.bytes
+	}
+	s.mu.Unlock()
+	if p != nil {
+		s.removeFiles(b.id, p)
+	}
+}
+
 func (s *Store) removeFiles(log uint64, p *parked) {
 	for n := range p.segments {
 		_ = s.o.FS.Remove(filepath.Join(s.o.Dir, segmentName(log, n))) // or at a later start
