@@ -239,11 +239,15 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 // the head; where the view was cut or amended since, the file is replayed up
 // to the cut.
 func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, error) {
-	r := st.g.replay
 	if st.view == wire.ViewRecords {
-		return snapshotView{cut: cut, replay: r, count: int(cut.Sequence)}, nil
+		return snapshotView{cut: cut, replay: st.g.replay, count: int(cut.Sequence)}, nil
 	}
-	v := viewOf(st.view)
+	return st.g.viewAt(ctx, viewOf(st.view), cut)
+}
+
+// viewAt is viewAt of a stream for a message view.
+func (g *generation) viewAt(ctx context.Context, v dialect.View, cut stamp.Point) (snapshotView, error) {
+	r := g.replay
 	out := viewOfReplay(r, v)
 	// Later than the view, so that it tells of all that happened up to it.
 	d := r.Delta(v, cut.Sequence)
@@ -260,8 +264,7 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 		out.amended = slices.DeleteFunc(out.amended, func(a amendedBody) bool { return a.index >= n })
 		return out, nil
 	}
-	opt := st.e.replayOptions()
-	past, err := replay.Build(ctx, st.g.content, cut.Offset, opt)
+	past, err := replay.Build(ctx, g.content, cut.Offset, g.content.s.e.replayOptions())
 	if err != nil {
 		return snapshotView{}, err
 	}

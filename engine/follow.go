@@ -213,6 +213,7 @@ func (s *session) remove(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.shut(ctx)
 	s.e.cache.Drop(s.key)
+	s.discardViews()
 	s.forgotten(g)
 	if g != nil {
 		g.release()

@@ -135,7 +135,7 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) {
 		Generation: g.id, Dialect: name, Rules: rules,
 		Trusted: s.e.trust.Holds(known.Proof),
 	}
-	listing, logs := listingOf(g), g.keepLogs()
+	listing, logs := listingOf(g), g.keepLogs() // now: a log that is closed has nothing to keep
 	s.setLabel(listing.ID)
 	return func(b *kv.Batch) {
 		b.PutSignature(s.key, signature)

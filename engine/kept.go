@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
+	"strings"
 
 	"sessiond/chunks"
 	"sessiond/kv"
@@ -38,7 +38,7 @@ func cutOf(p stamp.Point) chunks.Cut {
 }
 
 // adopt opens the log of a view that the index knows, nil where it knows none
-// that is of this history and these rules.
+// that is of this history and these rules. Files of another are removed.
 func (g *generation) adopt(view wire.View) *viewLog {
 	s := g.content.s
 	v, ok := s.e.index.View(s.e.ctx, s.key, string(view))
@@ -47,20 +47,21 @@ func (g *generation) adopt(view wire.View) *viewLog {
 	}
 	_, rules := g.replay.Dialect()
 	if v.Rules != rules || v.Target != s.e.o.ChunkBytes || v.At.Offset > g.replay.Head().Offset {
+		s.e.discard(v)
 		return nil
 	}
 	if _, err := g.replay.Verify(g.content, v.At); err != nil && v.At.Offset > 0 {
+		if errors.Is(err, stamp.ErrMismatch) {
+			s.e.discard(v)
+		}
 		return nil
 	}
-	n, size := binary.Uvarint(v.Data)
-	if size <= 0 || n > uint64(len(v.Data)-size) {
-		return nil
-	}
+	head, saved, ok := splitViewData(v.Data)
 	var kept keptLog
-	if json.Unmarshal(v.Data[size:size+int(n)], &kept) != nil {
+	if !ok || json.Unmarshal(head, &kept) != nil {
 		return nil
 	}
-	log, err := s.e.chunks.Adopt(v.Data[size+int(n):], s.e.logOptions(false))
+	log, err := s.e.chunks.Adopt(saved, s.e.logOptions(false))
 	if err != nil {
 		return nil
 	}
@@ -70,13 +71,47 @@ func (g *generation) adopt(view wire.View) *viewLog {
 	return l
 }
 
-// logChunks are the chunks' own part of what the index has of a view.
-func logChunks(data []byte) []byte {
+// discard removes the spill files of a view that is of no use any more.
+func (e *Engine) discard(v kv.View) {
+	if _, saved, ok := splitViewData(v.Data); ok {
+		e.chunks.Discard(saved)
+	}
+}
+
+// discardViews removes the spill files of a session that is gone.
+func (s *session) discardViews() {
+	for _, view := range []wire.View{wire.ViewTranscript, wire.ViewContext, wire.ViewRecords} {
+		if v, ok := s.e.index.View(s.e.ctx, s.key, string(view)); ok {
+			s.e.discard(v)
+		}
+	}
+}
+
+// A view's data in the index is a header's length as uvarint, the header in
+// JSON, and the chunks' own part.
+
+func encodeViewData(kept keptLog, log []byte) ([]byte, error) {
+	head, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	data := binary.AppendUvarint(nil, uint64(len(head)))
+	return append(append(data, head...), log...), nil
+}
+
+func splitViewData(data []byte) (head, log []byte, ok bool) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) {
-		return nil
+		return nil, nil, false
 	}
-	return data[size+int(n):]
+	return data[size : size+int(n)], data[size+int(n):], true
+}
+
+// ViewChunks is the part of a view's data in the index that package chunks
+// knows; ok is false where the data is of another form.
+func ViewChunks(v kv.View) (saved []byte, ok bool) {
+	_, saved, ok = splitViewData(v.Data)
+	return saved, ok
 }
 
 // keep returns what adds to a batch what has changed in the view's log since
@@ -106,12 +141,10 @@ func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) {
 	if len(kept.Open) > keptOpenMax {
 		kept = keptLog{}
 	}
-	head, err := json.Marshal(kept)
+	data, err := encodeViewData(kept, log)
 	if err != nil {
 		return nil // it cannot
 	}
-	data := binary.AppendUvarint(nil, uint64(len(head)))
-	data = append(append(data, head...), log...)
 	count, bytes := l.Size()
 	v := kv.View{Rules: l.rules, Target: target, At: l.at, Segments: segments, Chunks: count, Bytes: bytes, Data: data}
 	return func(b *kv.Batch) {
@@ -142,13 +175,18 @@ func (g *generation) keepLogs() func(*kv.Batch) {
 	}
 }
 
-// sweepSpill removes the spill files that nothing in the index names.
+// sweepSpill removes the spill files that nothing in the index names, or only
+// what will not be used: views of another chunk size, and of sessions that are
+// not there any more.
 func (e *Engine) sweepSpill() {
 	if err := e.reconcile(); err != nil && e.ctx.Err() == nil {
 		e.o.Logger.Warn("index not compared with the roots", "error", err)
 	}
 	named := map[string]bool{}
-	err := e.index.Views(e.ctx, func(_, _ string, v kv.View) error {
+	err := e.index.Views(e.ctx, func(key, _ string, v kv.View) error {
+		if v.Target != e.o.ChunkBytes || e.hasLost(key) {
+			return nil
+		}
 		for _, name := range v.Segments {
 			named[name] = true
 		}
@@ -158,6 +196,15 @@ func (e *Engine) sweepSpill() {
 		return // the daemon ends
 	}
 	e.chunks.Sweep(func(segment string) bool { return named[segment] })
+}
+
+// hasLost reports whether a session has no file any more. Where its root
+// could not be listed that is not known.
+func (e *Engine) hasLost(key string) bool {
+	root, _, _ := strings.Cut(key, ":")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[key] == nil && e.rootErr[root] == nil
 }
 
 // keepEnd keeps what a whole snapshot of the log has beside the chunks, if it
@@ -176,6 +223,12 @@ func (l *viewLog) keepEnd(ctx context.Context, g *generation, p *messagePacker, 
 	extra, err := encodeEnd(ctx, g, p, amended)
 	if err == nil {
 		err = l.SetEnd(cutOf(p.cut), c, extra)
+	}
+	if errors.Is(err, chunks.ErrDisposed) { // the last client has left: it is packed once more when the session rests
+		l.mu.Lock()
+		l.tried = stamp.Point{}
+		l.mu.Unlock()
+		return
 	}
 	if err != nil && !errors.Is(err, chunks.ErrNotKept) && ctx.Err() == nil {
 		g.content.s.e.o.Logger.Warn("end of a snapshot not kept", "session", g.content.s.key, "error", err)
@@ -222,12 +275,12 @@ func (l *lazySource) Pack(ctx context.Context, b *chunks.Builder, from chunks.Pl
 		if err := l.g.awake(ctx); err != nil {
 			return from, false, err
 		}
-		v := l.g.replay.View(l.view)
-		if v.Cut != l.cut {
-			return from, false, fmt.Errorf("%w: the session has grown", stamp.ErrMismatch)
+		v, err := l.g.viewAt(ctx, l.view, l.cut) // it may have grown since
+		if err != nil {
+			return from, false, err
 		}
 		l.p = &messagePacker{
-			Bodies: v.Bodies, replay: l.g.replay, view: l.view, cut: l.cut, slots: v.Slots, src: l.g.content,
+			Bodies: v.Bodies, replay: v.replay, view: l.view, cut: l.cut, slots: v.slots, src: l.g.content,
 			log: l.g.content.s.e.newViewLog(true), logCuts: -1, // it pairs nothing
 		}
 	}
