@@ -360,6 +360,7 @@ type Report struct {
 	Bytes    int64    // of bodies that are what was written
 	Segments int      // named
 	Missing  []string // segment files that cannot be opened
+	End      *Cut     // of the whole snapshot that SetEnd kept; nil: none
 	Damaged  []DamagedChunk
 }
 
@@ -416,6 +417,7 @@ func Verify(fsys vfs.FS, dir string, saved []byte) (Report, error) {
 		check(i, c.blobPlace, c.size, c.sum)
 	}
 	if e := b.end; e != nil {
+		r.End = &e.cut
 		if e.last != nil {
 			check(-1, e.last.blobPlace, e.last.size, e.last.sum)
 		}

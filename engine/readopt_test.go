@@ -484,7 +484,9 @@ func TestReadopt_MidSnapshot(t *testing.T) {
 		{"spill removed", func(t *testing.T, r *readopt) { noError(t, os.RemoveAll(r.opt.SpillDir)) }, true},
 		{"grown", func(_ *testing.T, r *readopt) { r.extendFile(r.path, more(0, 10, "usage")) }, true},
 		{"cut by a branch", func(_ *testing.T, r *readopt) { r.extendFile(r.path, more(0, 10, "e20")) }, true},
-		{"amended", func(_ *testing.T, r *readopt) { r.extendFile(r.path, lines(contextEdit("edit2", "usage", "e4", "null"))) }, true},
+		{"amended", func(_ *testing.T, r *readopt) {
+			r.extendFile(r.path, lines(contextEdit("edit2", "usage", "e4", "null")))
+		}, true},
 		{"another file", func(_ *testing.T, r *readopt) {
 			r.replaceFile(r.path, strings.ReplaceAll(longText(longMessages), "3 ", "4 "))
 		}, false},

@@ -29,6 +29,10 @@ What it says of a file:
   unreadable  the file cannot be read
   unverified  the index does not say enough, or --fast was given
 
+The chunks of views are read from the spill folder and compared with their
+hashes: verified are those that are what was packed, absent those that are in no
+file, bad all others. A daemon packs absent and bad ones again.
+
 --fast reads no file: it compares stamps (size, times, device, inode) only.
 
 Exit codes: 1 the index is damaged or of a newer schema, 6 there is none, 8 a
@@ -40,13 +44,13 @@ type indexOptions struct {
 	fast     bool
 	spillDir string
 
-	// checkChunks reports how many chunks of a view are not what its Data says
-	// in the spill files of a folder; nil: they are not looked at.
-	checkChunks func(ctx context.Context, spillDir string, v kv.View) (bad int, err error)
+	// checkChunks reads the chunks of a view in the spill files of a folder; nil:
+	// they are not looked at.
+	checkChunks func(ctx context.Context, spillDir string, v kv.View) (chunkCheck, error)
 }
 
 func newInspectIndexCommand(inspect *inspectOptions) *cobra.Command {
-	o := &indexOptions{inspectOptions: inspect}
+	o := &indexOptions{inspectOptions: inspect, checkChunks: verifyChunks}
 	cmd := &cobra.Command{
 		Use:               "index",
 		Short:             "Show the index of a daemon that is not running, and compare it with the files",
@@ -154,12 +158,16 @@ func (x *indexInspection) session(ctx context.Context, e kv.Entry) (indexSession
 		view := viewOf(e, v)
 		view.Missing = x.spill.name(v.Segments)
 		if x.checkChunks != nil && !x.fast {
-			bad, err := x.chunks(ctx, e.Key, v.Name)
+			check, err := x.chunks(ctx, e.Key, v.Name)
 			if err != nil {
 				return s, err
 			}
-			view.BadChunks = &bad
-			x.totals.BadChunks += bad
+			view.VerifiedChunks, view.AbsentChunks, view.BadChunks, view.ChunkError = &check.verified, &check.absent, &check.bad, check.detail
+			if c := check.whole; c != nil {
+				view.WholeAt = cursorText(generationOf(e), stamp.Point{Sequence: c.Sequence, Offset: c.Offset, Digest: c.Digest})
+			}
+			x.totals.VerifiedChunks += check.verified
+			x.totals.BadChunks += check.bad
 		}
 		x.totals.Views++
 		x.totals.Chunks += v.Chunks
@@ -174,10 +182,10 @@ func (x *indexInspection) session(ctx context.Context, e kv.Entry) (indexSession
 }
 
 // chunks checks the chunks of a view. A view that is gone by now has none.
-func (x *indexInspection) chunks(ctx context.Context, key, name string) (bad int, err error) {
+func (x *indexInspection) chunks(ctx context.Context, key, name string) (chunkCheck, error) {
 	v, ok, err := x.index.View(ctx, key, name)
 	if err != nil || !ok {
-		return 0, err
+		return chunkCheck{}, err
 	}
 	return x.checkChunks(ctx, x.spill.path, v)
 }
@@ -224,15 +232,22 @@ type (
 		Inode  uint64    `json:"inode"`
 	}
 	indexView struct {
-		View      string   `json:"view"`
-		Rules     string   `json:"rules"`
-		Target    int      `json:"target"`
-		At        string   `json:"at"`
-		Chunks    int      `json:"chunks"`
-		Bytes     int64    `json:"bytes"`
-		Segments  []string `json:"segments"`
-		Missing   []string `json:"missingSegments"`
-		BadChunks *int     `json:"badChunks,omitempty"`
+		View     string   `json:"view"`
+		Rules    string   `json:"rules"`
+		Target   int      `json:"target"`
+		At       string   `json:"at"`
+		Chunks   int      `json:"chunks"`
+		Bytes    int64    `json:"bytes"`
+		Segments []string `json:"segments"`
+		Missing  []string `json:"missingSegments"`
+
+		// Without --fast: full chunks that are what was packed, that are in no
+		// file, and that are something else - there with what is kept beside them.
+		VerifiedChunks *int   `json:"verifiedChunks,omitempty"`
+		AbsentChunks   *int   `json:"absentChunks,omitempty"`
+		BadChunks      *int   `json:"badChunks,omitempty"`
+		ChunkError     string `json:"chunkError,omitempty"` // of the first bad one
+		WholeAt        string `json:"wholeAt,omitempty"`    // cut of a snapshot that needs no packing
 	}
 	indexBad struct {
 		Bucket string `json:"bucket"`
@@ -253,6 +268,7 @@ type (
 		Views           int             `json:"views"`
 		Chunks          int             `json:"chunks"`
 		ChunkBytes      int64           `json:"chunkBytes"`
+		VerifiedChunks  int             `json:"verifiedChunks"`
 		BadChunks       int             `json:"badChunks"`
 		MissingSegments int             `json:"missingSegments"`
 		Tombstones      int             `json:"tombstones"`
@@ -286,13 +302,16 @@ func sessionOf(e kv.Entry) indexSession {
 	return s
 }
 
-func viewOf(e kv.Entry, v kv.ViewEntry) indexView {
-	var g wire.Generation
+func generationOf(e kv.Entry) (g wire.Generation) {
 	if e.Signature != nil {
 		g = e.Signature.Generation
 	}
+	return g
+}
+
+func viewOf(e kv.Entry, v kv.ViewEntry) indexView {
 	out := indexView{
-		View: v.Name, Rules: v.Rules, Target: v.Target, At: cursorText(g, v.At), Chunks: v.Chunks, Bytes: v.Bytes, Segments: v.Segments,
+		View: v.Name, Rules: v.Rules, Target: v.Target, At: cursorText(generationOf(e), v.At), Chunks: v.Chunks, Bytes: v.Bytes, Segments: v.Segments,
 	}
 	if out.Segments == nil {
 		out.Segments = []string{}

@@ -86,8 +86,14 @@ func (p *indexPrinter) session(s indexSession) error {
 		if len(v.Missing) > 0 {
 			row("", "%s", p.paint(yellow, "missing segments "+strings.Join(v.Missing, " ")))
 		}
-		if v.BadChunks != nil && *v.BadChunks > 0 {
-			row("", "%s", p.paint(red, fmt.Sprintf("bad chunks %d", *v.BadChunks)))
+		if v.BadChunks != nil {
+			row("", "chunks verified %d, absent %d, bad %d", *v.VerifiedChunks, *v.AbsentChunks, *v.BadChunks)
+		}
+		if v.WholeAt != "" {
+			row("", "whole at %s", v.WholeAt)
+		}
+		if v.ChunkError != "" {
+			row("", "%s", p.paint(red, v.ChunkError))
 		}
 	}
 	for _, b := range s.Bad {
@@ -154,7 +160,8 @@ func (p *indexPrinter) end(s spillReport, t indexTotals) error {
 		parts = append(parts, fmt.Sprintf("%s %d", v, t.Verdicts[v]))
 	}
 	p.linef("sessions     %d: %s", t.Sessions, cmp.Or(strings.Join(parts, ", "), "-"))
-	p.linef("views        %d: %d chunks of %d bytes, missing segments %d", t.Views, t.Chunks, t.ChunkBytes, t.MissingSegments)
+	p.linef("views        %d: %d chunks of %d bytes, verified %d, bad %d, missing segments %d",
+		t.Views, t.Chunks, t.ChunkBytes, t.VerifiedChunks, t.BadChunks, t.MissingSegments)
 	p.linef("bad values   %d", t.BadValues)
 	return nil
 }

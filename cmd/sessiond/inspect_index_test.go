@@ -343,11 +343,11 @@ func TestInspectIndex_ChunksAreChecked(t *testing.T) {
 	}
 	spill := filepath.Join(m.state, "spill")
 	x := &indexInspection{
-		indexOptions: &indexOptions{checkChunks: func(_ context.Context, dir string, v kv.View) (int, error) {
+		indexOptions: &indexOptions{checkChunks: func(_ context.Context, dir string, v kv.View) (chunkCheck, error) {
 			if dir != spill {
 				t.Errorf("spill folder: got %s, want %s", dir, spill)
 			}
-			return len(v.Data), nil
+			return chunkCheck{bad: len(v.Data)}, nil
 		}},
 		index: r, out: &indexPrinter{printer: p}, spill: listSpill(spill), totals: indexTotals{Verdicts: map[verdict]int{}},
 	}

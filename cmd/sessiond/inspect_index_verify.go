@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"sessiond/chunks"
+	"sessiond/engine"
 	"sessiond/engine/vfs"
 	"sessiond/kv"
 	"sessiond/replay/stamp"
@@ -234,6 +236,35 @@ type spillReport struct {
 type unnamedSpill struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
+}
+
+// chunkCheck is what became of a view's chunks in the spill folder.
+type chunkCheck struct {
+	verified, absent, bad int
+	detail                string      // of the first bad one
+	whole                 *chunks.Cut // of a snapshot that is kept whole
+}
+
+// verifyChunks reads the chunks of a view, and compares them with their hashes.
+func verifyChunks(_ context.Context, spillDir string, v kv.View) (chunkCheck, error) {
+	saved, ok := engine.ViewChunks(v)
+	if !ok {
+		return chunkCheck{bad: v.Chunks, detail: "the index does not say where the chunks are"}, nil
+	}
+	r, err := chunks.Verify(vfs.OS{}, spillDir, saved)
+	if err != nil {
+		return chunkCheck{bad: v.Chunks, detail: err.Error()}, nil
+	}
+	out := chunkCheck{verified: r.Chunks - r.Absent, absent: r.Absent, bad: len(r.Damaged), whole: r.End}
+	for _, d := range r.Damaged {
+		if d.Index >= 0 { // else it is none of the full chunks
+			out.verified--
+		}
+		if out.detail == "" {
+			out.detail = d.Err.Error()
+		}
+	}
+	return out, nil
 }
 
 // listSpill lists a folder that need not be there.

@@ -28,6 +28,7 @@ var daemonCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"overwrite":  scriptOverwrite,
 	"concat":     scriptConcat,
 	"damage":     scriptDamage,
+	"flip":       scriptFlip,
 	"pretend":    scriptPretend,
 }
 
@@ -152,6 +153,22 @@ func scriptConcat(ts *testscript.TestScript, neg bool, args []string) {
 func scriptDamage(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 1, "damage file")
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), 5000))
+}
+
+// flip PATTERN OFFSET changes a bit of each file that fits.
+func scriptFlip(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 2, "flip pattern offset")
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	list, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	want(ts, len(list) > 0, "flip pattern offset, with files that fit")
+	for _, path := range list {
+		b, err := os.ReadFile(path)
+		ts.Check(err)
+		b[at] ^= 1
+		ts.Check(os.WriteFile(path, b, 0o600))
+	}
 }
 
 // pretend FILE N [PARENT] writes N entries, FILE-0 and so on, each the parent
