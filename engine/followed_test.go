@@ -522,3 +522,15 @@ func TestFollowed_FilledAgainBehindTheLook(t *testing.T) {
 		t.Errorf("got %d bytes, want %d", len(got), len(longer))
 	}
 }
+
+// A record with NUL bytes is passed on in time also where its file was
+// compared meanwhile, so that its stamp alone proves the content.
+func TestFollowed_HoleOfAFileThatRests(t *testing.T) {
+	t.Parallel()
+	f := newFollowed(t, func(o *Options) { o.Timing.Hole = 1500 * time.Millisecond })
+	f.extendFile(f.path, strings.Repeat("\x00", 100)+"\n"+lines(chain(20, 1)...))
+	f.untilFile()
+	if n := f.replacements(); n > 0 {
+		t.Errorf("%d replacements", n)
+	}
+}

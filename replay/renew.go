@@ -38,7 +38,8 @@ type Known struct {
 // it was then, and of no use for this file. After any other error it stands at
 // a complete record.
 func (r *Replay) Renew(ctx context.Context, src Source, was Known, trust *stamp.Trust) (Known, error) {
-	if was.Stamp == src.Stamp && was.Writes == src.Writes && trust.Holds(was.Proof) {
+	// What waits for NUL bytes to be filled is read again though the file is as it was.
+	if was.Stamp == src.Stamp && was.Writes == src.Writes && trust.Holds(was.Proof) && !r.Tail().Hole {
 		return was, nil
 	}
 	now := Known{Stamp: src.Stamp, Writes: src.Writes, Proof: trust.Prove(src.Stamp)}
