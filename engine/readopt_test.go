@@ -18,6 +18,7 @@ import (
 
 	"sessiond/chunks"
 	"sessiond/engine/vfs/vfstest"
+	"sessiond/kv"
 	"sessiond/wire"
 )
 
@@ -345,7 +346,11 @@ func TestReadopt_WhateverHappened(t *testing.T) {
 		}, packedAgain},
 		{"ends of files", func(t *testing.T, r *readopt) {
 			r.eachSpill(func(_ int, path string) { flip(t, path, int64(len(readFile(t, path))-1)) })
-		}, nil},
+		}, func(t *testing.T, _ *readopt, st chunks.Stats) {
+			if st.Damaged == 0 { // what is kept beside the chunks is read first
+				t.Errorf("got %+v, want damage", st)
+			}
+		}},
 		{"one cut", func(t *testing.T, r *readopt) {
 			r.eachSpill(func(i int, path string) {
 				if i == 0 {
@@ -363,6 +368,28 @@ func TestReadopt_WhateverHappened(t *testing.T) {
 			noError(t, os.WriteFile(list[0], b, 0o600))
 			noError(t, os.WriteFile(list[1], a, 0o600))
 		}, packedAgain},
+		{"other rules", func(t *testing.T, r *readopt) {
+			x, err := kv.Open(t.Context(), filepath.Join(r.state, "index.db"), kv.Options{})
+			noError(t, err)
+			var b kv.Batch
+			noError(t, x.Views(t.Context(), func(key, name string, v kv.View) error {
+				v.Rules = "pi/0"
+				b.PutView(key, name, v)
+				return nil
+			}))
+			sig, ok := x.Signature(t.Context(), "f:a.jsonl")
+			if !ok {
+				t.Fatal("no signature")
+			}
+			sig.Rules = "pi/0"
+			b.PutSignature("f:a.jsonl", sig)
+			noError(t, errors.Join(x.Put(t.Context(), &b), x.Close(t.Context())))
+		}, func(t *testing.T, r *readopt, st chunks.Stats) {
+			nothingKept(t, r, st)
+			if n := len(r.spillFiles()); n > 3 || st.Repacked > 0 {
+				t.Errorf("%d files, %+v: want what was packed by other rules gone", n, st)
+			}
+		}},
 		{"other chunk size", func(_ *testing.T, r *readopt) { r.opt.ChunkBytes = 4 << 10 }, nil},
 		{"touched", func(t *testing.T, r *readopt) {
 			noError(t, os.Chtimes(r.path, time.Unix(1, 0), time.Unix(1, 0)))
