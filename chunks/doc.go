@@ -59,7 +59,7 @@
 //
 // Save gives what Adopt needs to go on with a Log's files in another process;
 // SetEnd and EndAt do that for a whole snapshot. What nobody adopts or names
-// is swept.
+// is swept; what is of no use any more is given to Discard.
 //
 // # Concurrency
 //

@@ -397,12 +397,14 @@ func TestReadopt_WhateverHappened(t *testing.T) {
 		{"replaced by a copy", func(_ *testing.T, r *readopt) {
 			r.replaceFile(r.path, string(readFile(r.t, r.path)))
 		}, unread},
-		{"grown", func(_ *testing.T, r *readopt) { r.extendFile(r.path, more(0, 10, "usage")) },
+		{
+			"grown", func(_ *testing.T, r *readopt) { r.extendFile(r.path, more(0, 10, "usage")) },
 			func(t *testing.T, _ *readopt, st chunks.Stats) {
 				if st.Repacked > 0 || st.Damaged > 0 || st.Spilled > 12 {
 					t.Errorf("got %+v, want the full chunks of before used", st)
 				}
-			}},
+			},
+		},
 		{"cut by a branch", func(_ *testing.T, r *readopt) { r.extendFile(r.path, more(0, 10, "e20")) }, nil},
 		{"amended", func(_ *testing.T, r *readopt) {
 			r.extendFile(r.path, lines(contextEdit("edit2", "usage", "e4", "null"), childUsage("usage2", "edit2", "e5", 9)))
