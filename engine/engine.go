@@ -41,14 +41,15 @@ type Engine struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
-	mu       sync.Mutex
-	sessions map[string]*session   // by key; guarded by mu
-	paths    map[string]*session   // by path, aliases too; guarded by mu
-	names    map[string][]*session // by file name and by the ids known; guarded by mu
-	files    map[fileID]*session   // by device and inode; guarded by mu
-	rootErr  map[string]error      // by root name; guarded by mu
-	closed   bool                  // guarded by mu
-	open     map[*session]struct{} // those with a generation; guarded by mu
+	mu        sync.Mutex
+	sessions  map[string]*session     // by key; guarded by mu
+	paths     map[string]*session     // by path, aliases too; guarded by mu
+	names     map[string][]*session   // by file name and by the ids known; guarded by mu
+	files     map[fileID]*session     // by device and inode; guarded by mu
+	rootErr   map[string]error        // by root name; guarded by mu
+	buriedNow map[string]kv.Tombstone // of this process, which the index may not have yet; guarded by mu
+	closed    bool                    // guarded by mu
+	open      map[*session]struct{}   // those with a generation; guarded by mu
 }
 
 type fileID struct{ device, inode uint64 }
@@ -64,7 +65,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		o: o, started: o.Now(), counters: new(replay.Counters), trust: stamp.NewTrust(o.Clock), bootID: readBootID(),
 		syncs:    journal.NewSyncs(0),
 		sessions: map[string]*session{}, paths: map[string]*session{}, files: map[fileID]*session{}, names: map[string][]*session{},
-		rootErr: map[string]error{}, open: map[*session]struct{}{},
+		rootErr: map[string]error{}, buriedNow: map[string]kv.Tombstone{}, open: map[*session]struct{}{},
 	}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := e.start(ctx); err != nil {

@@ -157,6 +157,12 @@ func (s *session) forgotten(g *generation) {
 		t.Generation, t.Head, t.Bytes = sig.Generation, sig.Head, sig.Stamp.Size
 	}
 	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) { b.PutTombstone(s.key, t) }})
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if len(s.e.buriedNow) >= kv.TombstonesMax {
+		clear(s.e.buriedNow)
+	}
+	s.e.buriedNow[s.key] = t
 }
 
 // reconcile leaves tombstones of the sessions that the index knows and that
@@ -189,6 +195,16 @@ func (e *Engine) reconcile() error {
 
 // buried returns the tombstone of a session by its key or id.
 func (e *Engine) buried(name string) (t kv.Tombstone, ok bool) {
+	e.mu.Lock()
+	for key, other := range e.buriedNow {
+		if key == name || other.ID == name && (!ok || other.Removed.After(t.Removed)) {
+			t, ok = other, true
+		}
+	}
+	e.mu.Unlock()
+	if ok {
+		return t, true
+	}
 	if t, ok = e.index.Tombstone(e.ctx, name); ok {
 		return t, true
 	}

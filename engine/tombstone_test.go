@@ -36,7 +36,10 @@ func TestTombstone_SaysThatASessionIsGone(t *testing.T) {
 		_, there := w.listed("f:live.jsonl")
 		return !there
 	})
-	w.e.behind.flush(t.Context())
+	w.eventually("that is remembered", func() bool {
+		_, ok := w.e.buried("f:live.jsonl")
+		return ok
+	})
 	gone("at once", "live", wire.CodeSessionGone)
 	w.stop()
 	must(w, os.Remove(paths["down"]))
