@@ -116,6 +116,7 @@ func (s *session) ingest(ctx context.Context) error {
 	}
 	_, err := j.Append(ctx, func(stamp.Point) ([][]byte, error) { return nil, nil })
 	s.reportWriter(j)
+	s.restless() // who has appended may have written elsewhere too
 	return err
 }
 
@@ -181,7 +182,7 @@ func (s *session) refresh(ctx context.Context, prove bool) error {
 	case g == nil:
 		s.trustAgain()
 		return nil
-	case j != nil && isLost(j):
+	case j != nil && (suspected || isLost(j)):
 		return s.reopenJournal(ctx, g)
 	case j != nil && info.Stamp == known.Stamp:
 		return nil
@@ -245,6 +246,7 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 	}
 	if err != nil {
 		closeOther()
+		s.setUnreadable(err)
 		return s.openError(err)
 	}
 	head, tail := g.replay.Head(), g.replay.Tail()
@@ -289,13 +291,13 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 // in. A file that was replaced, cut or rewritten gets another journal.
 func (s *session) refreshOwned(ctx context.Context, g *generation, head *journal.Head, now stamp.Stamp) error {
 	same := now.SameFile(head.Stamp) && now.Size >= head.Offset
-	switch {
-	case same && (now.Size > head.Offset || now == head.Stamp):
+	switch grown := now.Size > head.Offset; {
+	case same && now == head.Stamp:
 		return nil
 	case same:
 		under := replay.Known{Stamp: now, Writes: s.writes.Load(), Proof: s.e.trust.Prove(now)}
-		err := g.replay.Compare(ctx, g.file, true)
-		if err == nil {
+		err := g.replay.Compare(ctx, g.file, !grown)
+		if err == nil && !grown { // else what came is the journal's to take in
 			g.setKnown(under)
 		}
 		if !errors.Is(err, stamp.ErrMismatch) {
@@ -332,13 +334,21 @@ func (s *session) reopenJournal(ctx context.Context, g *generation) error {
 		s.setDegraded(err)
 		return s.renew(ctx, g, replay.Known{})
 	}
-	if err := s.renew(ctx, g, replay.Known{}); err != nil {
-		return err
+	ctx = s.e.ctx // what was begun is not left half done for a caller that gives up
+	err := s.renew(ctx, g, replay.Known{})
+	if err == nil && s.unsure() {
+		err = s.replace(ctx, g)
 	}
-	if s.unsure() {
-		return s.replace(ctx, g)
+	if err != nil { // the journal's file and the replay are not of one history
+		s.mu.Lock()
+		j, s.journal = s.journal, nil
+		s.mu.Unlock()
+		if cerr := j.Close(ctx); cerr != nil {
+			s.e.o.Logger.Warn("closing journal", "session", s.key, "error", cerr)
+		}
+		s.setDegraded(err)
 	}
-	return nil
+	return err
 }
 
 // replace makes a new generation of a file whose history is another.

@@ -243,7 +243,7 @@ func TestFollowed_RemovedAndMadeAgain(t *testing.T) {
 	if _, ok := f.listed("f:a.jsonl"); ok {
 		t.Errorf("it is listed still")
 	}
-	f.refuse(wire.Command{Type: wire.CmdAttach, Session: "f:a.jsonl", View: wire.ViewRecords}, wire.CodeUnknownSession)
+	f.refuse(wire.Command{Type: wire.CmdAttach, Session: "f:a.jsonl", View: wire.ViewRecords}, wire.CodeSessionGone)
 	f.write("a.jsonl", sessionText(3))
 	f.eventually("the new file is listed", func() bool { _, ok := f.listed("f:a.jsonl"); return ok })
 	again := f.attach(wire.Command{Session: "a", View: wire.ViewTranscript})

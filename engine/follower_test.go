@@ -340,7 +340,8 @@ func (f *follower) snapshotEnd(line []byte) {
 			f.t.Fatalf("raw snapshot: %d bytes of digest %016x, want %s", f.raw.Len(), got, e.Cut.Digest)
 		}
 	case e.MessageCount != len(f.slots) || *f.begin.MessageCount != len(f.slots):
-		f.t.Fatalf("end says %d messages, begin %d; got %d", e.MessageCount, *f.begin.MessageCount, len(f.slots))
+		f.t.Fatalf("end says %d messages, begin %d; got %d; first chunk %d of %d, frames %v, attached by %+v",
+			e.MessageCount, *f.begin.MessageCount, len(f.slots), f.begin.FirstIndex, e.ChunkCount, f.frames, f.result)
 	case e.ChunkCount != f.next:
 		f.t.Fatalf("end says %d chunks, got %d", e.ChunkCount, f.next)
 	case f.begin.FirstIndex == 0 && e.Digest != wire.Digest(xxhash.Sum64(f.digests)):

@@ -43,6 +43,7 @@ type generation struct {
 	mu    sync.Mutex
 	under replay.Known // what the content was read under; guarded by mu
 	logs  map[logKey]*viewLog
+	moved *generation // has the logs now; guarded by mu
 }
 
 // newGeneration returns a generation with one use.
@@ -131,6 +132,7 @@ const openTries = 3
 // openGeneration opens and replays the file as it is now. Called with the
 // token.
 func (s *session) openGeneration(ctx context.Context) (*generation, error) {
+	s.e.behind.flushLast(ctx, s.key)
 	var last error
 	for range openTries {
 		g, err := s.tryOpen(ctx)

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -55,11 +57,13 @@ type behind struct {
 	dirty map[string]change // guarded by mu
 }
 
-// change is what is due for one session; done is called once, whether it was
-// written or overtaken.
+// change is what is due for one session. write returns what to call when it is
+// on disk, if anything. done is called once, whether it was written or
+// overtaken.
 type change struct {
-	write func(*kv.Batch)
+	write func(*kv.Batch) (written func())
 	done  func()
+	last  bool // of a generation that is closed: nobody can say it again
 }
 
 func (b *behind) put(key string, c change) {
@@ -104,29 +108,72 @@ func (b *behind) flush(ctx context.Context) {
 	if len(dirty) == 0 {
 		return
 	}
+	b.writeAll(ctx, dirty)
+}
+
+// writeAll writes changes in one batch.
+func (b *behind) writeAll(ctx context.Context, dirty map[string]change) {
 	var batch kv.Batch
+	var written []func()
 	for _, c := range dirty {
-		c.write(&batch)
+		if f := c.write(&batch); f != nil {
+			written = append(written, f)
+		}
 		c.done()
 	}
-	_ = b.index.Put(ctx, &batch)
+	if b.index.Put(ctx, &batch) != nil {
+		return
+	}
+	for _, f := range written {
+		f()
+	}
+}
+
+// flushLast writes what a session's closed generation has left to be written,
+// for the next one to find.
+func (b *behind) flushLast(ctx context.Context, key string) {
+	b.mu.Lock()
+	c, ok := b.dirty[key]
+	if ok = ok && c.last; ok {
+		delete(b.dirty, key)
+	}
+	b.mu.Unlock()
+	if ok {
+		b.writeAll(ctx, map[string]change{key: c})
+	}
 }
 
 // remember gives what is known of a generation, when it is written, to the
 // index.
 func (s *session) remember(g *generation) {
+	if !s.isCurrent(g) { // what came after it is not to be overtaken
+		return
+	}
 	g.retain()
-	s.e.behind.put(s.key, change{done: g.release, write: func(b *kv.Batch) { s.knowledge(g)(b) }})
+	s.e.behind.put(s.key, change{done: g.release, write: func(b *kv.Batch) func() {
+		if !s.isCurrent(g) {
+			return nil
+		}
+		return s.knowledge(g)(b)
+	}})
+}
+
+// isCurrent reports whether a generation is the session's, and the session has
+// a file.
+func (s *session) isCurrent(g *generation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gen == g && !s.gone && !g.ended.Load()
 }
 
 // rememberNow is remember for a generation that is about to be closed.
 func (s *session) rememberNow(g *generation) {
-	s.e.behind.put(s.key, change{done: func() {}, write: s.knowledge(g)})
+	s.e.behind.put(s.key, change{done: func() {}, write: s.knowledge(g), last: true})
 }
 
 // knowledge reads what the index is to hold. The stamp is read first: what
 // comes later is at least as new, so a file that has this stamp has no other.
-func (s *session) knowledge(g *generation) func(*kv.Batch) {
+func (s *session) knowledge(g *generation) func(*kv.Batch) func() {
 	known := g.known()
 	head, points := checkpoints(g.replay)
 	name, rules := g.replay.Dialect()
@@ -137,12 +184,12 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) {
 	}
 	listing, logs := listingOf(g), g.keepLogs() // now: a log that is closed has nothing to keep
 	s.setLabel(listing.ID)
-	return func(b *kv.Batch) {
+	return func(b *kv.Batch) func() {
 		b.PutSignature(s.key, signature)
 		b.PutListing(s.key, listing)
 		b.PutCheckpoints(s.key, points)
 		b.DeleteTombstone(s.key)
-		logs(b)
+		return logs(b)
 	}
 }
 
@@ -156,7 +203,10 @@ func (s *session) forgotten(g *generation) {
 	} else if sig, ok := s.e.index.Signature(s.e.ctx, s.key); ok {
 		t.Generation, t.Head, t.Bytes = sig.Generation, sig.Head, sig.Stamp.Size
 	}
-	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) { b.PutTombstone(s.key, t) }})
+	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) func() {
+		b.PutTombstone(s.key, t)
+		return nil
+	}})
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if len(s.e.buriedNow) >= kv.TombstonesMax {
@@ -166,31 +216,48 @@ func (s *session) forgotten(g *generation) {
 }
 
 // reconcile leaves tombstones of the sessions that the index knows and that
-// went while no daemon ran. Of a root that is not there now nothing is known.
+// went while no daemon ran: their files are looked for, so that a root or a
+// folder that cannot be listed now says nothing.
 func (e *Engine) reconcile() error {
-	var batch kv.Batch
+	paths := map[string]string{}
+	for _, r := range e.roots {
+		paths[r.Name] = r.Path
+	}
 	gone := 0
 	err := e.index.Sessions(e.ctx, func(key string, sig kv.Signature) error {
-		root, _, _ := strings.Cut(key, ":")
-		e.mu.Lock()
-		_, known := e.sessions[key]
-		rootErr, rooted := e.rootErr[root]
-		e.mu.Unlock()
-		if known || !rooted || rootErr != nil {
+		root, rel, _ := strings.Cut(key, ":")
+		path, rooted := paths[root]
+		if e.knows(key) || !rooted {
+			return nil
+		}
+		if _, err := e.o.FS.Stat(path); err != nil {
+			return nil //nolint:nilerr // the root is not there: nothing is known
+		}
+		if _, err := e.o.FS.Stat(filepath.Join(path, filepath.FromSlash(rel))); !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		l, _ := e.index.Listing(e.ctx, key)
-		batch.PutTombstone(key, kv.Tombstone{
-			Removed: e.o.Now(), ID: l.ID, Generation: sig.Generation, Head: sig.Head, Bytes: sig.Stamp.Size,
-		})
+		t := kv.Tombstone{Removed: e.o.Now(), ID: l.ID, Generation: sig.Generation, Head: sig.Head, Bytes: sig.Stamp.Size}
+		e.behind.put(key, change{done: func() {}, write: func(b *kv.Batch) func() {
+			if !e.knows(key) {
+				b.PutTombstone(key, t)
+			}
+			return nil
+		}})
 		gone++
 		return nil
 	})
-	if err != nil || gone == 0 {
-		return err
+	if gone > 0 {
+		e.o.Logger.Info("sessions went while no daemon ran", "sessions", gone)
 	}
-	e.o.Logger.Info("sessions went while no daemon ran", "sessions", gone)
-	return e.index.Put(e.ctx, &batch)
+	return err
+}
+
+// knows reports whether there is a session of the key.
+func (e *Engine) knows(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[key] != nil
 }
 
 // buried returns the tombstone of a session by its key or id.
@@ -272,8 +339,8 @@ func leafOf(id string) *string {
 	return optional(id)
 }
 
-// leafNow returns the id of the leaf at the head, as leafOf tells it. Like the turn state it is
-// read once for a head: its record may be large.
+// leafNow returns the id of the leaf at the head, as leafOf tells it. Like the
+// turn state it is read once for a head: its record may be large.
 func (g *generation) leafNow(w *dialect.Window) (*string, error) {
 	g.stating.Lock()
 	defer g.stating.Unlock()

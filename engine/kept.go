@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"strings"
+	"time"
 
 	"sessiond/chunks"
 	"sessiond/kv"
@@ -29,7 +29,7 @@ const keptOpenMax = 10_000
 // daemon sends the snapshot without reading the session file.
 type keptEnd struct {
 	Slots      int               `json:"slots"`
-	Amendments []json.RawMessage `json:"amendments,omitempty"`
+	Amendments [][]byte          `json:"amendments,omitempty"` // base64: JSON in JSON would be written anew
 	Unanswered []wire.Unanswered `json:"unanswered"`
 }
 
@@ -117,7 +117,7 @@ func ViewChunks(v kv.View) (saved []byte, ok bool) {
 // keep returns what adds to a batch what has changed in the view's log since
 // the index was given it; nil where nothing has. The log may be closed before
 // that is called.
-func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) {
+func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) (written func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	revision := l.Revision()
@@ -132,9 +132,9 @@ func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) {
 		l.saved = max(l.saved, revision)
 	}
 	if len(segments) == 0 { // nothing would be found again
-		return func(b *kv.Batch) {
+		return func(b *kv.Batch) func() {
 			b.DeleteView(key, string(view))
-			written()
+			return written
 		}
 	}
 	kept := keptLog{Fed: l.fed, Open: l.pairs.List()}
@@ -147,44 +147,50 @@ func (l *viewLog) keep(key string, view wire.View, target int) func(*kv.Batch) {
 	}
 	count, bytes := l.Size()
 	v := kv.View{Rules: l.rules, Target: target, At: l.at, Segments: segments, Chunks: count, Bytes: bytes, Data: data}
-	return func(b *kv.Batch) {
+	return func(b *kv.Batch) func() {
 		b.PutView(key, string(view), v)
-		written()
+		return written
 	}
 }
 
 // keepLogs is keep for the generation's logs.
-func (g *generation) keepLogs() func(*kv.Batch) {
+func (g *generation) keepLogs() func(*kv.Batch) (written func()) {
 	if g.ended.Load() {
-		return func(*kv.Batch) {}
+		return func(*kv.Batch) func() { return nil }
 	}
 	s := g.content.s
 	g.mu.Lock()
 	logs := maps.Clone(g.logs)
 	g.mu.Unlock()
-	var writes []func(*kv.Batch)
+	var writes []func(*kv.Batch) func()
 	for key, l := range logs {
 		if write := l.keep(s.key, key.view, s.e.o.ChunkBytes); write != nil {
 			writes = append(writes, write)
 		}
 	}
-	return func(b *kv.Batch) {
+	return func(b *kv.Batch) func() {
+		var all []func()
 		for _, write := range writes {
-			write(b)
+			all = append(all, write(b))
+		}
+		return func() {
+			for _, written := range all {
+				written()
+			}
 		}
 	}
 }
 
 // sweepSpill removes the spill files that nothing in the index names, or only
-// what will not be used: views of another chunk size, and of sessions that are
-// not there any more.
+// views of another chunk size.
 func (e *Engine) sweepSpill() {
 	if err := e.reconcile(); err != nil && e.ctx.Err() == nil {
 		e.o.Logger.Warn("index not compared with the roots", "error", err)
 	}
+	e.behind.flush(e.ctx)
 	named := map[string]bool{}
-	err := e.index.Views(e.ctx, func(key, _ string, v kv.View) error {
-		if v.Target != e.o.ChunkBytes || e.hasLost(key) {
+	err := e.index.Views(e.ctx, func(_, _ string, v kv.View) error {
+		if v.Target != e.o.ChunkBytes {
 			return nil
 		}
 		for _, name := range v.Segments {
@@ -196,15 +202,6 @@ func (e *Engine) sweepSpill() {
 		return // the daemon ends
 	}
 	e.chunks.Sweep(func(segment string) bool { return named[segment] })
-}
-
-// hasLost reports whether a session has no file any more. Where its root
-// could not be listed that is not known.
-func (e *Engine) hasLost(key string) bool {
-	root, _, _ := strings.Cut(key, ":")
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.sessions[key] == nil && e.rootErr[root] == nil
 }
 
 // keepEnd keeps what a whole snapshot of the log has beside the chunks, if it
@@ -281,7 +278,7 @@ func (l *lazySource) Pack(ctx context.Context, b *chunks.Builder, from chunks.Pl
 		}
 		l.p = &messagePacker{
 			Bodies: v.Bodies, replay: v.replay, view: l.view, cut: l.cut, slots: v.slots, src: l.g.content,
-			log: l.g.content.s.e.newViewLog(true), logCuts: -1, // it pairs nothing
+			// No log: it pairs nothing.
 		}
 	}
 	return l.p.Pack(ctx, b, from)
@@ -331,13 +328,14 @@ func (s *session) keepEnds(ctx context.Context) {
 		return
 	}
 	g.mu.Lock()
+	logs := maps.Clone(g.logs)
+	g.mu.Unlock()
 	var stale []logKey
-	for key, l := range g.logs {
+	for key, l := range logs {
 		if key.view != wire.ViewRecords && l.isStale(g.replay.Head()) {
 			stale = append(stale, key)
 		}
 	}
-	g.mu.Unlock()
 	for _, key := range stale {
 		g.packEnd(ctx, key)
 	}
@@ -355,6 +353,9 @@ func (l *viewLog) isStale(head stamp.Point) bool {
 	defer l.mu.Unlock()
 	return l.tried != head
 }
+
+// packEndTime bounds the packing of an end.
+const packEndTime = 10 * time.Second
 
 // packEnd packs what a view has behind its full chunks, and keeps it.
 func (g *generation) packEnd(ctx context.Context, key logKey) {
@@ -375,6 +376,8 @@ func (g *generation) packEnd(ctx context.Context, key logKey) {
 	if !b.fresh { // a client has it packed
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, packEndTime) // where there is no room it would wait for a reader
+	defer cancel()
 	if b.Pack(ctx) == nil {
 		log.keepEnd(ctx, g, p, b.Snapshot, v.amended)
 	}

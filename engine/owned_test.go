@@ -174,7 +174,7 @@ func TestOwned_FileIsRemoved(t *testing.T) {
 	if _, err := os.Stat(c.Path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is there again: %v", err)
 	}
-	w.refuse(appendCommand("s1", chain(3, 1)...), wire.CodeUnknownSession)
+	w.refuse(appendCommand("s1", chain(3, 1)...), wire.CodeSessionGone)
 	if again := w.create("s1"); again.Existing || again.Head.Sequence != 1 {
 		t.Errorf("create again: %+v", again)
 	}

@@ -101,7 +101,7 @@ func (s *session) resting() (*generation, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rest.due = false
-	if s.gen == nil || s.journal != nil {
+	if s.gen == nil {
 		return nil, time.Time{}
 	}
 	return s.gen.retain(), s.e.o.Now()

@@ -33,6 +33,9 @@ func (p suspicion) wait(now time.Time, t Timing) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
+// lookAgainMax bounds the pauses between looks at a file that cannot be read.
+const lookAgainMax = 30 * time.Second
+
 // suspect notes what the file looks like, and reports whether it is time to
 // believe it.
 func (s *session) suspect(st stamp.Stamp) (due bool) {
@@ -107,7 +110,7 @@ func (s *session) waitsForHole(offset int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, st := &s.holes, s.info.Stamp
-	if now.UnixNano()-st.CTimeNano >= int64(guard) { // nobody has written since
+	if now.UnixNano()-min(st.CTimeNano, st.MTimeNano) >= int64(guard) { // nobody has written since
 		*h = holes{over: st.Size}
 	}
 	if offset < h.over {
@@ -126,18 +129,21 @@ func (s *session) waitsForHole(offset int64) bool {
 // passHoles reads records that wait for their NUL bytes to be filled, if a
 // client has seen them: before a restart they were waited for.
 func (s *session) passHoles(ctx context.Context, g *generation, c wire.Command) error {
-	offset := int64(0)
+	var at stamp.Point
 	switch {
 	case c.Resume != nil:
-		offset = c.Resume.Offset
+		at = pointOf(*c.Resume)
 	case c.Position != nil:
-		offset = c.Position.Cut.Offset
+		at = pointOf(c.Position.Cut)
 	}
-	if tail := g.replay.Tail(); !tail.Hole || offset <= tail.Offset || offset > tail.Offset+tail.Bytes {
+	if tail := g.replay.Tail(); !tail.Hole || at.Offset <= tail.Offset || at.Offset > tail.Offset+tail.Bytes {
 		return nil
 	}
+	if _, err := g.replay.Verify(g.file, at); err != nil {
+		return nil //nolint:nilerr // it is none of this file, which attach tells
+	}
 	s.mu.Lock()
-	s.holes.over = max(s.holes.over, offset)
+	s.holes.over = max(s.holes.over, at.Offset)
 	s.mu.Unlock()
 	return g.replay.Extend(ctx, g.file, g.known().Stamp.Size)
 }
@@ -158,8 +164,11 @@ func (s *session) nextLook() (wait time.Duration, ok bool) {
 	if !waits { // what was there has been filled or taken back
 		s.holes.since = time.Time{}
 	}
-	if !s.suspected.since.IsZero() {
-		wait, ok = s.suspected.wait(now, s.e.o.Timing), true
+	if p := s.suspected; !p.since.IsZero() {
+		wait, ok = p.wait(now, s.e.o.Timing), true
+		if p.due(now, s.e.o.Timing) { // it could not be resolved: the longer that lasts, the later
+			wait = min(max(now.Sub(p.changed), s.e.o.Timing.Quiet), lookAgainMax)
+		}
 	}
 	if h := s.holes; !h.since.IsZero() {
 		left := max(h.since.Add(s.e.o.Timing.Hole).Sub(now), time.Millisecond)

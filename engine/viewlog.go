@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 
 	"sessiond/chunks"
@@ -32,9 +33,12 @@ func (g *generation) log(e *Engine, key logKey) *viewLog {
 	g.opening.Lock()
 	defer g.opening.Unlock()
 	g.mu.Lock()
-	l := g.logs[key]
+	l, moved := g.logs[key], g.moved
 	g.mu.Unlock()
-	if l != nil {
+	switch {
+	case moved != nil:
+		return moved.log(e, key)
+	case l != nil:
 		return l
 	}
 	if l = g.adopt(key.view); l == nil {
@@ -59,8 +63,9 @@ func (e *Engine) logOptions(private bool) chunks.LogOptions {
 // history has ended.
 func (g *generation) closeLogs() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, l := range g.logs {
+	logs := maps.Clone(g.logs)
+	g.mu.Unlock()
+	for _, l := range logs {
 		if g.ended.Load() {
 			l.Close()
 		} else {
@@ -71,9 +76,11 @@ func (g *generation) closeLogs() {
 
 // moveLogs gives the logs to a generation of the same history.
 func (g *generation) moveLogs(to *generation) {
+	g.opening.Lock()
+	defer g.opening.Unlock()
 	g.mu.Lock()
 	logs := g.logs
-	g.logs = map[logKey]*viewLog{}
+	g.logs, g.moved = map[logKey]*viewLog{}, to
 	g.mu.Unlock()
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -133,6 +140,9 @@ func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions
 // feed lets the log pair calls and results while messages are at hand: a
 // packer that began at from gives it those that matter, in order.
 func (l *viewLog) feed(cuts, from, slot int, sequence uint64, message []byte) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if cuts == l.cuts && from <= l.fed && slot >= l.fed {
@@ -143,6 +153,9 @@ func (l *viewLog) feed(cuts, from, slot int, sequence uint64, message []byte) {
 
 // fedUpTo says that a packer that began at from has given all before next.
 func (l *viewLog) fedUpTo(cuts, from, next int) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if cuts == l.cuts && from <= l.fed {
