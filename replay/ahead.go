@@ -37,8 +37,9 @@ func newBatch(way int64) *batch {
 // scanned is one line; scan counts where ok is set.
 type scanned struct {
 	jsonl.Line
-	scan jsonl.Scan
-	ok   bool
+	scan   jsonl.Scan
+	ok     bool
+	digest *stamp.Digest // at the end of an oversized one, whose text is not held
 }
 
 // producer fills batches.
@@ -60,6 +61,10 @@ func (p *producer) fill(b *batch) {
 			break
 		}
 		b.add(line, p.keys)
+		if line.Oversized != nil {
+			p.lines.Sync()
+			b.lines[len(b.lines)-1].digest = p.digest.Clone()
+		}
 		if !line.Terminated { // the last, and known to be it by this batch
 			b.err = io.EOF
 			break

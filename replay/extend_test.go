@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"sessiond/replay"
@@ -350,4 +351,35 @@ func TestBuild_TailThatFillsABatch(t *testing.T) {
 			t.Errorf("%d bytes behind the last LF: got %+v", tail, got)
 		}
 	}
+}
+
+// A file that is cut while it is read leaves the replay at the records that it
+// has, with their digest: what is written there then is another history.
+func TestExtend_CutWhileItIsReadIsNotForgotten(t *testing.T) {
+	big := strings.Repeat("x", 100<<10)
+	data := file(header(3), user("a", ""))
+	r := online(t, data)
+	long := append(bytes.Clone(data), file(message("b", "a", "user", big), message("c", "b", "user", big), message("d", "c", "user", big), message("e", "d", "user", big))...)
+	cut := len(data) + 250<<10
+	first := true
+	src := readerFunc(func(p []byte, off int64) (int, error) {
+		if end := int(off) + len(p); end > cut && !first || int(off) >= cut {
+			return 0, io.ErrUnexpectedEOF
+		}
+		first = false
+		return bytes.NewReader(long[:cut]).ReadAt(p, off)
+	})
+	if err := r.Extend(t.Context(), src, int64(len(long))); err == nil {
+		t.Fatal("no error")
+	}
+	head := r.Head()
+	if head.Offset < int64(len(data)) || head.Digest != xxhash.Sum64(long[:head.Offset]) {
+		t.Fatalf("head %+v, want one of the file that was read", head)
+	}
+	other := file(header(3), user("z", ""), user("y", "z"))
+	if err := r.Compare(t.Context(), bytes.NewReader(other), true); !errors.Is(err, stamp.ErrMismatch) {
+		t.Errorf("another history: got %v, want %v", err, stamp.ErrMismatch)
+	}
+	extend(t, r, long)
+	equalReplays(t, online(t, long), r, long)
 }

@@ -203,6 +203,8 @@ type scanner struct {
 	line   *jsonl.Scanner
 	inside *jsonl.Scanner // for objects inside a line that line is looking at
 
+	taken []scanned // of the batch at hand: the records that the replay has
+
 	// Of the record at hand; they count once the dialect has taken it.
 	objects  []dialect.Object // for Observe
 	findings []jsonl.Diagnostic
@@ -236,7 +238,7 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 		return false, err
 	}
 	if err != nil {
-		r.rehash(src)
+		s.digestTaken()
 		r.noteNear()
 	}
 	r.head.Digest = r.digest.Sum64()
@@ -256,6 +258,7 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 // batch takes the lines of a batch; more is false after the last.
 func (s *scanner) batch(b *batch) (more bool, err error) {
 	r := s.r
+	s.taken = b.lines[:0]
 	for i := range b.lines {
 		line := &b.lines[i]
 		if !line.Terminated {
@@ -272,6 +275,7 @@ func (s *scanner) batch(b *batch) (more bool, err error) {
 		}
 		r.head.Sequence++
 		r.head.Offset = line.Offset + line.Size
+		s.taken = b.lines[:i+1]
 	}
 	switch {
 	case errors.Is(b.err, io.EOF) && (len(b.lines) == 0 || b.lines[len(b.lines)-1].Terminated):
@@ -311,13 +315,23 @@ func (r *Replay) noteNear() {
 	r.near = append(r.near[:len(r.near):len(r.near)], near{r.head, r.digest.Clone()})
 }
 
-// rehash makes the digest that of the head again: a read error may leave part
-// of a record in it. Where even that fails, the replay begins anew.
-func (r *Replay) rehash(src io.ReaderAt) {
-	at, d := r.checkpoints.Before(r.head.Offset)
-	if _, _, err := stamp.Advance(src, d, at.Offset, r.head.Offset); err != nil {
-		r.reading = newReading(nil, 0)
-		return
+// digestTaken brings the digest, which is at the end of the batch before, to
+// the head after an error in the middle of a batch. It is made of what was
+// read: the file may be another by now.
+func (s *scanner) digestTaken() {
+	r := s.r
+	d := r.digest.Clone()
+	for i := range s.taken {
+		line := &s.taken[i]
+		if line.Oversized != nil {
+			d = line.digest.Clone()
+			continue
+		}
+		_, _ = d.Write(line.Text) // never fails
+		if int64(len(line.Text))+1 < line.Size {
+			_, _ = d.Write([]byte{'\r'})
+		}
+		_, _ = d.Write([]byte{'\n'})
 	}
 	r.digest = d
 }
