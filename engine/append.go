@@ -32,13 +32,38 @@ func (e *Engine) append(ctx context.Context, c wire.Command) (wire.AppendResult,
 			return wire.AppendResult{}, wire.Errorf(wire.CodeBadArgument, "entry %d: %v", i, err).With("index", i)
 		}
 	}
+	for tries := appendTries; ; tries-- {
+		out, err := s.append(ctx, lines, c.Expect)
+		if tries > 1 && wasReopened(err) && e.ctx.Err() == nil {
+			continue
+		}
+		return out, err
+	}
+}
+
+// appendTries bounds how often an append whose journal was given up for another
+// goes to that one.
+const appendTries = 3
+
+// wasReopened reports whether an append has met a journal that was closed
+// before it took anything: a look had found that its file is another.
+func wasReopened(err error) bool {
+	var failed *journal.AppendError
+	return errors.Is(err, journal.ErrClosed) && errors.As(err, &failed) && failed.Outcome == journal.OutcomeNone
+}
+
+// append is one try.
+func (s *session) append(ctx context.Context, lines [][]byte, expect *wire.Cursor) (wire.AppendResult, error) {
 	g, j, err := s.useToAppend(ctx)
 	if err != nil {
 		return wire.AppendResult{}, err
 	}
 	defer s.done(g)
-	a := &appending{s: s, g: g, journal: j, lines: lines, expect: c.Expect, acks: make([]wire.Ack, len(lines))}
+	a := &appending{s: s, g: g, journal: j, lines: lines, expect: expect, acks: make([]wire.Ack, len(lines))}
 	if err := a.run(ctx); err != nil {
+		if wasReopened(err) {
+			return wire.AppendResult{}, err
+		}
 		return wire.AppendResult{}, s.appendError(err)
 	}
 	w := windows.Get().(*dialect.Window)
