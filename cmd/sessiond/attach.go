@@ -273,6 +273,8 @@ func (r *attachRun) notices(item client.Item) {
 			notice(r.cmd, "the view begins again (%s): what was printed before is void", reasonOf(f))
 		}
 		r.held = true
+	case *wire.Event, *wire.Records:
+		r.held = true // also where nothing was printed at the start
 	case *wire.SnapshotFailed:
 		notice(r.cmd, "the view could not be sent: %s", f.ErrorMessage)
 	case *wire.Removed:
