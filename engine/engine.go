@@ -89,7 +89,7 @@ func (e *Engine) start(ctx context.Context) error {
 	}{
 		{"lock", func() (err error) { e.lock, err = lockState(ctx, e.o); return err }},
 		{"folders", e.makeFolders},
-		{"stamps", e.learnStamps},
+		{"probe", e.learnStamps},
 		{"cache", func() (err error) {
 			e.cache, err = replay.NewCache(e.o.ReplayCacheBytes, e.trust, e.counters)
 			return err

@@ -202,6 +202,8 @@ func (s *session) forgotten(g *generation) {
 		t.Generation, t.Head, t.Bytes = g.id, g.replay.Head(), g.known().Stamp.Size
 	} else if sig, ok := s.e.index.Signature(s.e.ctx, s.key); ok {
 		t.Generation, t.Head, t.Bytes = sig.Generation, sig.Head, sig.Stamp.Size
+	} else {
+		return // nobody has ever read it: it may have been no session at all
 	}
 	s.e.behind.put(s.key, change{done: func() {}, write: func(b *kv.Batch) func() {
 		b.PutTombstone(s.key, t)
@@ -260,11 +262,18 @@ func (e *Engine) knows(key string) bool {
 	return e.sessions[key] != nil
 }
 
-// buried returns the tombstone of a session by its key or id.
+// isNamed reports whether a session that is gone was found by a name.
+func isNamed(key string, t kv.Tombstone, name string) bool {
+	file := key[strings.LastIndexAny(key, ":/")+1:]
+	return name != "" && (name == key || name == t.ID || name == file || name == strings.TrimSuffix(file, fileEnding))
+}
+
+// buried returns the tombstone of a session by its key, id or file name, the
+// newest of several.
 func (e *Engine) buried(name string) (t kv.Tombstone, ok bool) {
 	e.mu.Lock()
 	for key, other := range e.buriedNow {
-		if key == name || other.ID == name && (!ok || other.Removed.After(t.Removed)) {
+		if isNamed(key, other, name) && (!ok || other.Removed.After(t.Removed)) {
 			t, ok = other, true
 		}
 	}
@@ -276,7 +285,7 @@ func (e *Engine) buried(name string) (t kv.Tombstone, ok bool) {
 		return t, true
 	}
 	_ = e.index.Tombstones(e.ctx, func(key string, other kv.Tombstone) error {
-		if other.ID == name && (!ok || other.Removed.After(t.Removed)) {
+		if isNamed(key, other, name) && (!ok || other.Removed.After(t.Removed)) {
 			t, ok = other, true
 		}
 		return nil

@@ -54,7 +54,7 @@ func (e *Engine) resolve(name string) (*session, error) {
 			return nil, wire.Errorf(wire.CodeSessionGone, "session %s has no file any more; it had %d records in %d bytes",
 				clip(name), t.Head.Sequence, t.Bytes).With("removed", t.Removed.UTC().Format(time.RFC3339))
 		}
-		return nil, wire.Errorf(wire.CodeUnknownSession, "no session %q; see list", clip(name))
+		return nil, wire.Errorf(wire.CodeUnknownSession, "no session %q; list (sessiond ls) tells which there are", clip(name))
 	}
 	candidates := make([]string, 0, len(hits))
 	for _, h := range hits {

@@ -41,6 +41,11 @@ func TestTombstone_SaysThatASessionIsGone(t *testing.T) {
 		return ok
 	})
 	gone("at once", "live", wire.CodeSessionGone)
+	for _, name := range []string{"live", "live.jsonl"} {
+		c := attach
+		c.Session = name
+		w.refuse(c, wire.CodeSessionGone)
+	}
 	w.stop()
 	must(w, os.Remove(paths["down"]))
 	w.start()
