@@ -116,7 +116,6 @@ func (s *session) ingest(ctx context.Context) error {
 	}
 	_, err := j.Append(ctx, func(stamp.Point) ([][]byte, error) { return nil, nil })
 	s.reportWriter(j)
-	s.restless() // who has appended may have written elsewhere too
 	return err
 }
 
@@ -127,11 +126,18 @@ const writerReportEvery = time.Minute
 func (s *session) reportWriter(j *journal.Journal) {
 	n, now := j.Interleavings(), s.e.o.Now()
 	s.mu.Lock()
+	wrote := j == s.journal && n > s.foreignSeen
 	due := j == s.journal && n > s.foreign && now.Sub(s.foreignAt) >= writerReportEvery
+	if wrote {
+		s.foreignSeen = n
+	}
 	if due {
 		s.foreign, s.foreignAt = n, now
 	}
 	s.mu.Unlock()
+	if wrote { // it may have written elsewhere too
+		s.restless()
+	}
 	if due {
 		s.e.o.Logger.Warn("another program writes to an owned session", "code", "concurrent_writers",
 			"session", s.key, "times", n)
@@ -264,6 +270,7 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 		return s.openError(err)
 	}
 	s.trustAgain()
+	changed := f != g.file || now != g.known() || g.replay.Tail() != tail
 	if f != g.file { // the same history in another file: it goes on there
 		next := s.newGeneration(g.id, f, g.replay, now)
 		g.moveLogs(next)
@@ -282,7 +289,9 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 		(hot || now.Stamp.Size > known.Stamp.Size) {
 		s.restless()
 	}
-	s.remember(g)
+	if changed || grown { // else the index has it
+		s.remember(g)
+	}
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"maps"
 	"time"
 
 	"sessiond/chunks"
@@ -159,11 +158,8 @@ func (g *generation) keepLogs() func(*kv.Batch) (written func()) {
 		return func(*kv.Batch) func() { return nil }
 	}
 	s := g.content.s
-	g.mu.Lock()
-	logs := maps.Clone(g.logs)
-	g.mu.Unlock()
 	var writes []func(*kv.Batch) func()
-	for key, l := range logs {
+	for key, l := range g.openLogs() {
 		if write := l.keep(s.key, key.view, s.e.o.ChunkBytes); write != nil {
 			writes = append(writes, write)
 		}
@@ -179,6 +175,23 @@ func (g *generation) keepLogs() func(*kv.Batch) (written func()) {
 			}
 		}
 	}
+}
+
+// keepsMore reports whether a log of the generation has changed since the
+// index was given it.
+func (g *generation) keepsMore() bool {
+	for _, l := range g.openLogs() {
+		if l.hasChanged() {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *viewLog) hasChanged() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Revision() != l.saved
 }
 
 // sweepSpill removes the spill files that nothing in the index names, or only
@@ -327,11 +340,8 @@ func (s *session) keepEnds(ctx context.Context) {
 	if g.replay.IsAsleep() {
 		return
 	}
-	g.mu.Lock()
-	logs := maps.Clone(g.logs)
-	g.mu.Unlock()
 	var stale []logKey
-	for key, l := range logs {
+	for key, l := range g.openLogs() {
 		if key.view != wire.ViewRecords && l.isStale(g.replay.Head()) {
 			stale = append(stale, key)
 		}

@@ -34,7 +34,7 @@ func (s *session) openJournal(ctx context.Context) error {
 			"offset", t.Offset, "bytes", t.Bytes, "copy", t.Copy, "error", errText(t.CopyErr))
 	}
 	s.mu.Lock()
-	s.journal, s.foreign = j, 0
+	s.journal, s.foreign, s.foreignSeen = j, 0, 0
 	s.degraded = nil
 	s.mu.Unlock()
 	return nil

@@ -175,3 +175,28 @@ func TestKeptEnd_AmendmentsAreVerbatim(t *testing.T) {
 		t.Errorf("got %q, %v; want %q", got.Amendments, err, want)
 	}
 }
+
+// Who attaches to an open session that is as it was gives the index nothing to
+// write.
+func TestIndex_AttachToWhatIsKnownWritesNothing(t *testing.T) {
+	// Nothing is ever proven, so that every attach compares.
+	w := newWorld(t, polling, isCoarse, func(o *Options) { o.Timing.Rest = time.Hour })
+	w.e.changed(w.write("a.jsonl", sessionText(3)))
+	for i := range 3 {
+		f := w.attach(wire.Command{View: wire.ViewTranscript, Session: "f:a.jsonl"})
+		f.untilLive()
+		g := f.st.(*stream).g
+		f.st.Close()
+		due := false // what is due stays so for a second, and holds the generation
+		w.eventually("the packer has ended", func() bool {
+			w.e.behind.mu.Lock()
+			defer w.e.behind.mu.Unlock()
+			_, now := w.e.behind.dirty["f:a.jsonl"]
+			due = due || now
+			return g.refs.Load() <= 1
+		})
+		if due && i > 0 {
+			t.Errorf("attach %d: there is something to write", i+1)
+		}
+	}
+}

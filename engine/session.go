@@ -36,29 +36,30 @@ type session struct {
 	opening chan struct{} // one token: who has it may open, check or close
 	writes  atomic.Uint64 // write generation: durable appends, and losses of the file
 
-	mu        sync.Mutex
-	label     string               // the header's id, "" while not known; guarded by mu
-	labelled  bool                 // the index was asked for it; guarded by mu
-	info      vfs.Info             // of the file as last seen; guarded by mu
-	infoErr   error                // why it cannot be read; guarded by mu
-	aliases   []string             // guarded by mu
-	gen       *generation          // nil: not open; guarded by mu
-	journal   *journal.Journal     // owned and open; guarded by mu
-	foreign   uint64               // writes of other programs, reported of journal; guarded by mu
-	foreignAt time.Time            // when they were reported; guarded by mu
-	degraded  error                // why an owned session is read-only; guarded by mu
-	streams   map[*stream]struct{} // guarded by mu
-	pins      int                  // commands and streams that need gen to stay open; guarded by mu
-	used      time.Time            // guarded by mu
-	gone      bool                 // no file any more; guarded by mu
-	suspected suspicion            // of the file; guarded by mu
-	holes     holes                // that wait in it; guarded by mu
-	rest      rest                 // when it is compared in the background; guarded by mu
-	doubted   bool                 // the next look is to compare the content; guarded by mu
-	again     time.Time            // for when a look is asked for; guarded by mu
-	asked     uint64               // looks at the file that were asked for; guarded by mu
-	looked    uint64               // of these, those that are done; guarded by mu
-	looking   bool                 // one runs; guarded by mu
+	mu          sync.Mutex
+	label       string               // the header's id, "" while not known; guarded by mu
+	labelled    bool                 // the index was asked for it; guarded by mu
+	info        vfs.Info             // of the file as last seen; guarded by mu
+	infoErr     error                // why it cannot be read; guarded by mu
+	aliases     []string             // guarded by mu
+	gen         *generation          // nil: not open; guarded by mu
+	journal     *journal.Journal     // owned and open; guarded by mu
+	foreignSeen uint64               // writes of other programs that journal knows of; guarded by mu
+	foreign     uint64               // of these, those that were reported; guarded by mu
+	foreignAt   time.Time            // when they were reported; guarded by mu
+	degraded    error                // why an owned session is read-only; guarded by mu
+	streams     map[*stream]struct{} // guarded by mu
+	pins        int                  // commands and streams that need gen to stay open; guarded by mu
+	used        time.Time            // guarded by mu
+	gone        bool                 // no file any more; guarded by mu
+	suspected   suspicion            // of the file; guarded by mu
+	holes       holes                // that wait in it; guarded by mu
+	rest        rest                 // when it is compared in the background; guarded by mu
+	doubted     bool                 // the next look is to compare the content; guarded by mu
+	again       time.Time            // for when a look is asked for; guarded by mu
+	asked       uint64               // looks at the file that were asked for; guarded by mu
+	looked      uint64               // of these, those that are done; guarded by mu
+	looking     bool                 // one runs; guarded by mu
 }
 
 func keyOf(r Root, rel string) string { return r.Name + ":" + filepath.ToSlash(rel) }

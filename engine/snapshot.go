@@ -122,7 +122,9 @@ func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 			if err := c.Pack(st.e.ctx); err == nil && log != nil { // else a failure is the snapshot's state
 				log.keepEnd(st.e.ctx, g, p.clone(), c, amended)
 			}
-			st.s.remember(g)
+			if g.keepsMore() {
+				st.s.remember(g)
+			}
 		})
 		if !begun {
 			g.release()

@@ -58,14 +58,18 @@ func (e *Engine) logOptions(private bool) chunks.LogOptions {
 	return chunks.LogOptions{Target: e.o.ChunkBytes, MemoryBytes: e.o.ChunkMemoryBytes, Private: private}
 }
 
+// openLogs returns the logs that were asked for.
+func (g *generation) openLogs() map[logKey]*viewLog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.logs)
+}
+
 // closeLogs gives up the logs of a generation that nobody uses any more. What
 // they have spilled is left for who opens the session next, unless the
 // history has ended.
 func (g *generation) closeLogs() {
-	g.mu.Lock()
-	logs := maps.Clone(g.logs)
-	g.mu.Unlock()
-	for _, l := range logs {
+	for _, l := range g.openLogs() {
 		if g.ended.Load() {
 			l.Close()
 		} else {
