@@ -144,10 +144,7 @@ func (k *block) fill(src io.ReaderAt, to stamp.Point) error {
 		return fmt.Errorf("%w: %w", stamp.ErrMismatch, err)
 	}
 	_, _ = k.digest.Write(k.buf[have:]) // never fails
-	if got := k.digest.Sum64(); got != to.Digest {
-		return fmt.Errorf("%w: digest %016x before offset %d, want %016x", stamp.ErrMismatch, got, to.Offset, to.Digest)
-	}
-	return nil
+	return k.digest.Check(to)
 }
 
 // readLarge reads from a block that is not held.
@@ -158,8 +155,11 @@ func (k *block) readLarge(f vfs.File, p []byte, off, from int64, d *stamp.Digest
 	}
 	if k.whole != (wholeBlock{to, before.Stamp}) {
 		_, _, err := stamp.Advance(f, d, from, to.Offset)
-		if got := d.Sum64(); errors.Is(err, io.ErrUnexpectedEOF) || err == nil && got != to.Digest {
-			return 0, fmt.Errorf("%w: the record before offset %d", stamp.ErrMismatch, to.Offset)
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = fmt.Errorf("%w: %w", stamp.ErrMismatch, err)
+		case err == nil:
+			err = d.Check(to)
 		}
 		if err != nil {
 			return 0, err

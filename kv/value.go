@@ -24,7 +24,7 @@ type Signature struct {
 	Generation wire.Generation
 	Dialect    string
 	Rules      string // rules revision of what was derived from the content
-	Trusted    bool   // an equal Stamp proves equal content; see stamp.TrustedAt
+	Trusted    bool   // an equal Stamp proves equal content; see stamp.Trust
 }
 
 // Listing is what a listing shows of a session beyond its signature. Nil means

@@ -96,10 +96,7 @@ func (r *Replay) compare(ctx context.Context, src io.ReaderAt, from stamp.Point,
 		}
 		at = next
 	}
-	if got := d.Sum64(); got != to.Digest {
-		return fmt.Errorf("%w: digest %016x before offset %d, want %016x", stamp.ErrMismatch, got, to.Offset, to.Digest)
-	}
-	return nil
+	return d.Check(to)
 }
 
 // Block returns the points between which an offset before the head lies and

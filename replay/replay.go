@@ -149,15 +149,19 @@ type near struct {
 
 // Build reads a whole file of the given size.
 func Build(ctx context.Context, src io.ReaderAt, size int64, opt Options) (*Replay, error) {
-	r := &Replay{opt: opt, reading: newReading(nil, 0)}
+	r := newReplay(opt)
 	r.markLocked()
-	if r.opt.Counters == nil {
-		r.opt.Counters = new(Counters)
-	}
 	if err := r.Extend(ctx, src, size); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+func newReplay(opt Options) *Replay {
+	if opt.Counters == nil {
+		opt.Counters = new(Counters)
+	}
+	return &Replay{opt: opt, reading: newReading(nil, 0)}
 }
 
 // newReading is what is known before the first byte.

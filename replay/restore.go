@@ -47,10 +47,7 @@ func Restore(s Saved, opt Options) (r *Replay, ok bool) {
 	if err != nil || d.Sum64() != s.Head.Digest || s.Head.Offset == 0 {
 		return nil, false
 	}
-	r = &Replay{opt: opt, reading: newReading(nil, 0)}
-	if r.opt.Counters == nil {
-		r.opt.Counters = new(Counters)
-	}
+	r = newReplay(opt)
 	r.final, r.head, r.digest, r.checkpoints = true, s.Head, d, s.Checkpoints
 	r.counts.Records = s.Records
 	r.tail.Offset = s.Head.Offset
@@ -96,11 +93,7 @@ func (r *Replay) wake(ctx context.Context, src io.ReaderAt) error {
 		return fmt.Errorf("%w: %d records with digest %016x before offset %d, want %d with %016x", stamp.ErrMismatch,
 			fresh.head.Sequence, fresh.head.Digest, r.head.Offset, r.head.Sequence, r.head.Digest)
 	}
-	r.mu.Lock()
-	r.reading = fresh.reading
-	r.markLocked()
-	r.mu.Unlock()
-	r.observed = fresh.observed
+	r.become(fresh)
 	return nil
 }
 

@@ -25,13 +25,9 @@ func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error 
 	switch {
 	case size < r.head.Offset:
 		return fmt.Errorf("replay: file of %d bytes ends before the head at %d: %w", size, r.head.Offset, io.ErrUnexpectedEOF)
-	case size == 0 && r.head.Offset == 0:
+	case size == r.head.Offset:
 		r.mu.Lock()
-		r.empty, r.tail = true, Tail{State: TailClean}
-		r.mu.Unlock()
-		return nil
-	case r.head.Offset == size:
-		r.mu.Lock()
+		r.empty = r.empty || size == 0
 		r.tail = Tail{State: TailClean, Offset: size}
 		r.mu.Unlock()
 		return nil
@@ -84,12 +80,17 @@ func (r *Replay) again(ctx context.Context, src io.ReaderAt, size int64, next re
 			return err
 		}
 	}
+	r.become(fresh)
+	return nil
+}
+
+// become takes over what another replay of the file has read. Called with grow.
+func (r *Replay) become(fresh *Replay) {
 	r.observed = fresh.observed
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.reading = fresh.reading
 	r.markLocked()
-	r.mu.Unlock()
-	return nil
 }
 
 // tailGoesOn handles a long last line that is still growing without reading

@@ -97,6 +97,14 @@ func (c Checkpoints) Before(offset int64) (Point, *Digest) {
 // ErrMismatch says that a file does not hold what a point claims.
 var ErrMismatch = errors.New("stamp: content differs")
 
+// Check returns nil if the digest is that of a point, else ErrMismatch.
+func (d *Digest) Check(p Point) error {
+	if got := d.Sum64(); got != p.Digest {
+		return fmt.Errorf("%w: digest %016x before offset %d, want %016x", ErrMismatch, got, p.Offset, p.Digest)
+	}
+	return nil
+}
+
 // Verify reads src from the nearest checkpoint to p and reports whether p is
 // true of it: it returns the digest at p, or ErrMismatch, or a read error.
 // readBytes counts what was read.
@@ -121,8 +129,8 @@ func Verify(src io.ReaderAt, c Checkpoints, p Point) (d *Digest, readBytes int64
 	if got := at.Sequence + n; got != p.Sequence {
 		return nil, p.Offset - at.Offset, fmt.Errorf("%w: %d records before offset %d, want %d", ErrMismatch, got, p.Offset, p.Sequence)
 	}
-	if got := d.Sum64(); got != p.Digest {
-		return nil, p.Offset - at.Offset, fmt.Errorf("%w: digest %016x before offset %d, want %016x", ErrMismatch, got, p.Offset, p.Digest)
+	if err := d.Check(p); err != nil {
+		return nil, p.Offset - at.Offset, err
 	}
 	return d, p.Offset - at.Offset, nil
 }

@@ -86,7 +86,7 @@ func (t *Trust) Prove(s Stamp) Proof {
 	defer t.mu.Unlock()
 	wall, steady := t.observeLocked()
 	switch {
-	case s.IsMissing(), !t.fine[s.Device], wall.UnixNano()-s.CTimeNano < int64(Settled):
+	case !s.TrustedAt(wall), !t.fine[s.Device]:
 		return 0
 	case t.hasStep && steady-t.stepped < Settled: // what rested in the old time may be hot in the new
 		return 0
