@@ -41,7 +41,7 @@
 // none while it calls out. A replay asks waitsForHole with its lock held, so
 // nobody calls a replay with session.mu. Who has one session's token (opening)
 // only tries for another's. No file is read and no stream woken under a mutex,
-// but for objects.mu, rendering, generation.stating, generation.opening and a
+// but for objects.mu, rendering, atHead, generation.opening and a
 // block's: they let one thing be read at a time, and once. What a replay reads
 // through content while it holds its lock asks the replay for nothing but its
 // marks, which need none.

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,6 +173,13 @@ func (e *Engine) every(pause time.Duration, work func()) {
 	}
 }
 
+// openSessions are those with a generation.
+func (e *Engine) openSessions() []*session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.open))
+}
+
 // closeOver closes what is over the bound of open generations.
 func (e *Engine) closeOver() {
 	e.mu.Lock()
@@ -184,13 +193,8 @@ func (e *Engine) closeOver() {
 // closeIdle closes generations that were not used for a while, and the least
 // recently used over the bound.
 func (e *Engine) closeIdle(now time.Time) {
-	e.mu.Lock()
-	over := len(e.open) - e.o.OpenMax
-	list := make([]*session, 0, len(e.open))
-	for s := range e.open {
-		list = append(list, s)
-	}
-	e.mu.Unlock()
+	list := e.openSessions()
+	over := len(list) - e.o.OpenMax
 	sortByUse(list)
 	for _, s := range list {
 		limit := e.o.IdleAfter

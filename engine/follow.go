@@ -329,15 +329,7 @@ func isLost(j *journal.Journal) bool {
 // journal has found is so: it holds the file's lock, so a difference from what
 // was read makes a new generation at once.
 func (s *session) reopenJournal(ctx context.Context, g *generation) error {
-	s.mu.Lock()
-	j := s.journal
-	s.journal = nil
-	s.mu.Unlock()
-	if j != nil {
-		if err := j.Close(ctx); err != nil {
-			s.e.o.Logger.Warn("closing journal", "session", s.key, "error", err)
-		}
-	}
+	s.dropJournal(ctx)
 	s.writes.Add(1)
 	if err := s.openJournal(ctx); err != nil {
 		s.setDegraded(err)
@@ -349,15 +341,24 @@ func (s *session) reopenJournal(ctx context.Context, g *generation) error {
 		err = s.replace(ctx, g)
 	}
 	if err != nil { // the journal's file and the replay are not of one history
-		s.mu.Lock()
-		j, s.journal = s.journal, nil
-		s.mu.Unlock()
-		if cerr := j.Close(ctx); cerr != nil {
-			s.e.o.Logger.Warn("closing journal", "session", s.key, "error", cerr)
-		}
+		s.dropJournal(ctx)
 		s.setDegraded(err)
 	}
 	return err
+}
+
+// dropJournal gives up the journal, if there is one.
+func (s *session) dropJournal(ctx context.Context) {
+	s.mu.Lock()
+	j := s.journal
+	s.journal = nil
+	s.mu.Unlock()
+	if j == nil {
+		return
+	}
+	if err := j.Close(ctx); err != nil {
+		s.e.o.Logger.Warn("closing journal", "session", s.key, "error", err)
+	}
 }
 
 // replace makes a new generation of a file whose history is another.

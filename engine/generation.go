@@ -29,11 +29,8 @@ type generation struct {
 
 	refs atomic.Int32
 
-	stating sync.Mutex  // held while the state is read
-	state   turnState   // at stateAt, empty before; guarded by stating
-	stateAt stamp.Point // guarded by stating
-	leaf    *string     // at leafAt; guarded by stating
-	leafAt  stamp.Point // guarded by stating; zero, which is no head: none yet
+	state atHead[turnState]
+	leaf  atHead[*string] // as leafOf tells it
 
 	ended    atomic.Bool // another history took its place, or none
 	unserved atomic.Bool // records were read that nobody has asked for yet
@@ -84,21 +81,44 @@ func (g *generation) setKnown(k replay.Known) {
 // once for a head, however many clients are told of it: what it is read from
 // may be large.
 func (g *generation) stateNow(w *dialect.Window) (turnState, error) {
-	g.stating.Lock()
-	defer g.stating.Unlock()
-	head := g.replay.Head()
-	if g.state.State != nil && g.stateAt == head {
-		return g.state, nil
+	return g.state.get(g.replay, func() (turnState, error) {
+		s, err := stateOf(g.replay, w)
+		if err != nil {
+			return turnState{}, err
+		}
+		return turnState{s, stateText(s)}, nil
+	})
+}
+
+// leafNow returns the id of the leaf at the head, as leafOf tells it. Its
+// record may be large too.
+func (g *generation) leafNow(w *dialect.Window) (*string, error) {
+	return g.leaf.get(g.replay, func() (*string, error) {
+		id, err := g.replay.Leaf(w)
+		return leafOf(id), err
+	})
+}
+
+// atHead is something that is read once for a head, one at a time.
+type atHead[T any] struct {
+	mu    sync.Mutex  // held while it is read
+	value T           // guarded by mu
+	head  stamp.Point // of value; zero, which is no head: none yet; guarded by mu
+}
+
+// get returns what read gives at the replay's head.
+func (a *atHead[T]) get(r *replay.Replay, read func() (T, error)) (T, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	head := r.Head()
+	if a.head == head {
+		return a.value, nil
 	}
-	s, err := stateOf(g.replay, w)
-	if err != nil {
-		return turnState{}, err
+	value, err := read()
+	if err == nil && r.Head() == head {
+		a.value, a.head = value, head
 	}
-	state := turnState{s, stateText(s)}
-	if g.replay.Head() == head {
-		g.state, g.stateAt = state, head
-	}
-	return state, nil
+	return value, err
 }
 
 func stateText(s *wire.State) string {

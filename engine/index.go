@@ -348,26 +348,6 @@ func leafOf(id string) *string {
 	return optional(id)
 }
 
-// leafNow returns the id of the leaf at the head, as leafOf tells it. Like the
-// turn state it is read once for a head: its record may be large.
-func (g *generation) leafNow(w *dialect.Window) (*string, error) {
-	g.stating.Lock()
-	defer g.stating.Unlock()
-	head := g.replay.Head()
-	if g.leafAt == head {
-		return g.leaf, nil
-	}
-	id, err := g.replay.Leaf(w)
-	if err != nil {
-		return nil, err
-	}
-	leaf := leafOf(id)
-	if g.replay.Head() == head {
-		g.leaf, g.leafAt = leaf, head
-	}
-	return leaf, nil
-}
-
 func optional(s string) *string {
 	if s == "" {
 		return nil

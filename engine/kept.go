@@ -289,10 +289,7 @@ func (l *lazySource) Pack(ctx context.Context, b *chunks.Builder, from chunks.Pl
 		if err != nil {
 			return from, false, err
 		}
-		l.p = &messagePacker{
-			Bodies: v.Bodies, replay: v.replay, view: l.view, cut: l.cut, slots: v.slots, src: l.g.content,
-			// No log: it pairs nothing.
-		}
+		l.p = l.g.packer(v, l.view) // without a log: it pairs nothing
 	}
 	return l.p.Pack(ctx, b, from)
 }
@@ -373,7 +370,7 @@ func (g *generation) packEnd(ctx context.Context, key logKey) {
 	view := viewOf(key.view)
 	v := viewOfReplay(g.replay, view)
 	_, rules := g.replay.Dialect()
-	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: view, cut: v.cut, slots: v.slots, src: g.content}
+	p := g.packer(v, view)
 	log := g.log(e, key)
 	b, ok := log.begin(p, rules, chunks.SnapshotOptions{
 		Session: g.content.s.key, ID: snapshotID(rules, key.view, e.o.ChunkBytes, v.cut), Close: g.retain().release,

@@ -35,6 +35,11 @@ type messagePacker struct {
 	meta    []byte
 }
 
+// packer returns what packs a view of the generation.
+func (g *generation) packer(v snapshotView, view dialect.View) *messagePacker {
+	return &messagePacker{Bodies: v.Bodies, replay: v.replay, view: view, cut: v.cut, slots: v.slots, src: g.content}
+}
+
 func (p *messagePacker) reset(src io.ReaderAt) { p.src = src }
 
 // clone returns a packer of the same for another goroutine.

@@ -41,13 +41,7 @@ func (s *session) isResting(now time.Time) bool {
 
 // scrub compares, one after the other, the files that rest.
 func (e *Engine) scrub() {
-	e.mu.Lock()
-	list := make([]*session, 0, len(e.open))
-	for s := range e.open {
-		list = append(list, s)
-	}
-	e.mu.Unlock()
-	for _, s := range list {
+	for _, s := range e.openSessions() {
 		if s.isResting(e.o.Now()) {
 			if err := s.compareAll(e.ctx); err != nil && e.ctx.Err() == nil {
 				e.o.Logger.Warn("session not compared with its file", "session", s.key, "error", err)
@@ -60,7 +54,7 @@ func (e *Engine) scrub() {
 // compareAll compares all that was read of a file with what is there now, and
 // from then on believes its stamp. It holds no token while it reads.
 func (s *session) compareAll(ctx context.Context) error {
-	g, from := s.resting()
+	g, from := s.resting(), s.e.o.Now()
 	if g == nil {
 		return nil
 	}
@@ -97,12 +91,12 @@ func (s *session) compareAll(ctx context.Context) error {
 }
 
 // resting takes the generation that is to be compared.
-func (s *session) resting() (*generation, time.Time) {
+func (s *session) resting() *generation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rest.due = false
 	if s.gen == nil {
-		return nil, time.Time{}
+		return nil
 	}
-	return s.gen.retain(), s.e.o.Now()
+	return s.gen.retain()
 }

@@ -142,7 +142,7 @@ func (st *stream) beginChunks(sn *snapshot) begun {
 		o.Source = &recordPacker{src: g.content, cut: v.cut}
 		return log.beginRecords(st.rules, v.cut, o)
 	}
-	p := &messagePacker{Bodies: v.Bodies, replay: v.replay, view: viewOf(st.view), cut: v.cut, slots: v.slots, src: g.content}
+	p := g.packer(v, viewOf(st.view))
 	sn.pairs = p
 	if v.replay == g.replay {
 		if b, shared := log.begin(p, st.rules, o); shared {
