@@ -38,6 +38,14 @@ type Object struct {
 	Provisional bool // the unterminated last line, of an offline replay only
 }
 
+// HasInvalidUTF8 reports whether the object holds bytes that are no UTF-8.
+func (o Object) HasInvalidUTF8() bool {
+	if o.Oversized != nil {
+		return o.Oversized.InvalidUTF8
+	}
+	return o.Scan.InvalidUTF8 >= 0
+}
+
 // Slot is a place in a message view: a part of an entry.
 type Slot struct {
 	Entry int32

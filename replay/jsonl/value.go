@@ -50,6 +50,15 @@ func (v Value) Bytes(line []byte) []byte {
 	return line[v.Start:v.End:v.End]
 }
 
+// Plain returns the text of a string for comparisons: without a copy, and with
+// what is no UTF-8 as it stands, where there are no escapes.
+func (v Value) Plain(line []byte) []byte {
+	if v.Escaped {
+		return AppendText(nil, v.Bytes(line))
+	}
+	return line[v.Start+1 : v.End-1]
+}
+
 // Members iterates over the members of an object's text, in order and with
 // duplicates: the decoded key, and the value with offsets into text. It stops
 // early, without a word, where text is no valid object. It allocates, and it

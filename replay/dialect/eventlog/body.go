@@ -323,7 +323,7 @@ func timeOf(line []byte, v jsonl.Value) (ms int64, ok bool) {
 	if v.Kind != jsonl.String {
 		return 0, false
 	}
-	t, err := time.Parse(time.RFC3339Nano, string(plainText(line, v)))
+	t, err := time.Parse(time.RFC3339Nano, string(v.Plain(line)))
 	return t.UnixMilli(), err == nil
 }
 

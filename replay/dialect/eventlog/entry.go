@@ -122,7 +122,7 @@ func idHash(line []byte, v jsonl.Value) uint64 {
 	if v.Kind != jsonl.String {
 		return 0
 	}
-	raw := plainText(line, v)
+	raw := v.Plain(line)
 	if len(raw) == 0 {
 		return 0
 	}
@@ -134,7 +134,7 @@ func idHash(line []byte, v jsonl.Value) uint64 {
 func callID(line []byte, v jsonl.Value) []byte {
 	switch v.Kind {
 	case jsonl.String:
-		return plainText(line, v)
+		return v.Plain(line)
 	case jsonl.Number:
 		return v.Bytes(line)
 	}
@@ -169,10 +169,8 @@ func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, l
 	e.offset, e.sequence, e.bytes, e.link = o.Offset, o.Sequence, uint32(len(o.Text)), none
 	if o.Oversized != nil {
 		e.flags |= flagBig
-		if o.Oversized.InvalidUTF8 {
-			e.flags |= flagFix
-		}
-	} else if o.Scan.InvalidUTF8 >= 0 {
+	}
+	if o.HasInvalidUTF8() {
 		e.flags |= flagFix
 	}
 	if o.Provisional {
@@ -182,7 +180,7 @@ func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, l
 		e.flags |= flagSalvaged
 	}
 	if typ := top[keyType]; typ.Kind == jsonl.String {
-		e.kind = kindOf(string(plainText(line, typ)))
+		e.kind = kindOf(string(typ.Plain(line)))
 	}
 	if e.kind > kindNoMessage && top[keyPayload].Kind != jsonl.Object {
 		e.kind = kindNoMessage
@@ -209,7 +207,7 @@ func (s *Session) classifyKind(e *entry, sub []jsonl.Value, line []byte) {
 		}
 	case kindStatus:
 		if v := sub[subStatus]; v.Kind == jsonl.String {
-			e.status = statusOf(string(plainText(line, v)))
+			e.status = statusOf(string(v.Plain(line)))
 		}
 		t := sub[subText]
 		if e.status > statusCompleted && hasText && (t.End-t.Start > 2 || e.flags&flagBig != 0) {

@@ -129,12 +129,3 @@ func kindOf(typ string) kind {
 	}
 	return kindUnknown
 }
-
-// plainText returns the text of a string for comparisons: without a copy, and
-// with what is no UTF-8 as it stands, where there are no escapes.
-func plainText(line []byte, v jsonl.Value) []byte {
-	if v.Escaped {
-		return jsonl.AppendText(nil, v.Bytes(line))
-	}
-	return line[v.Start+1 : v.End-1]
-}

@@ -22,7 +22,7 @@ func jsTime(line []byte, v jsonl.Value) (ms int64, ok bool) {
 		n := math.Trunc(number(v.Bytes(line)))
 		return int64(n), math.Abs(n) <= timeMilliMax
 	case jsonl.String:
-		return isoTime(plainText(line, v))
+		return isoTime(v.Plain(line))
 	}
 	return 0, false
 }

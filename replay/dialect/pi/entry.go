@@ -89,7 +89,7 @@ func idHash(line []byte, v jsonl.Value) uint64 {
 	raw := v.Bytes(line)
 	switch v.Kind {
 	case jsonl.String:
-		if raw = plainText(line, v); len(raw) == 0 {
+		if raw = v.Plain(line); len(raw) == 0 {
 			return 0
 		}
 	case jsonl.Number, jsonl.True, jsonl.False:

@@ -136,16 +136,7 @@ func scalar(k jsonl.Kind) bool {
 
 // is reports whether v is the string s, written without escapes or with.
 func is(line []byte, v jsonl.Value, s string) bool {
-	return v.Kind == jsonl.String && string(plainText(line, v)) == s
-}
-
-// plainText returns the text of a string for comparisons: without a copy, and
-// with what is no UTF-8 as it stands, where there are no escapes.
-func plainText(line []byte, v jsonl.Value) []byte {
-	if v.Escaped {
-		return jsonl.AppendText(nil, v.Bytes(line))
-	}
-	return line[v.Start+1 : v.End-1]
+	return v.Kind == jsonl.String && string(v.Plain(line)) == s
 }
 
 // text decodes a string value; ok is false for any other.

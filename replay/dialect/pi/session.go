@@ -140,10 +140,8 @@ func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, l
 	e.offset, e.sequence, e.bytes, e.kind = o.Offset, o.Sequence, uint32(len(o.Text)), kindUnknown
 	if o.Oversized != nil {
 		e.flags |= flagBig
-		if o.Oversized.InvalidUTF8 {
-			e.flags |= flagFix
-		}
-	} else if o.Scan.InvalidUTF8 >= 0 {
+	}
+	if o.HasInvalidUTF8() {
 		e.flags |= flagFix
 	}
 	if o.Provisional {
@@ -153,7 +151,7 @@ func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, l
 		e.flags |= flagSalvaged
 	}
 	if typ := top[keyType]; typ.Kind == jsonl.String {
-		e.kind = kindOf(string(plainText(line, typ)))
+		e.kind = kindOf(string(typ.Plain(line)))
 	}
 	if e.kind == kindBranchSummary && o.Oversized == nil && !truthy(line, top[keySummary]) {
 		e.kind = kindSilent
@@ -172,7 +170,7 @@ func (s *Session) classifyMessage(e *entry, o dialect.Object, m jsonl.Value, sub
 		e.bodyAt, e.bodyLen = uint32(m.Start), uint32(m.End-m.Start)
 	}
 	if r := sub[subRole]; r.Kind == jsonl.String {
-		e.role = roleOf(string(plainText(line, r)))
+		e.role = roleOf(string(r.Plain(line)))
 	}
 	if e.role == roleHook && s.version >= 3 {
 		e.role = roleOther
