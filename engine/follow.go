@@ -205,6 +205,7 @@ func (s *session) refresh(ctx context.Context, prove bool) error {
 
 // remove ends a session whose file has been gone for a while.
 func (s *session) remove(ctx context.Context) error {
+	s.e.o.Logger.Info("session removed", "session", s.key) // before anybody can see it
 	// First: who is told that it is gone may make it anew, or come by another
 	// name of the file.
 	for _, path := range s.e.forget(s) {
@@ -226,7 +227,6 @@ func (s *session) remove(ctx context.Context) error {
 		g.release()
 	}
 	s.wake()
-	s.e.o.Logger.Info("session removed", "session", s.key)
 	return err
 }
 
