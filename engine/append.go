@@ -201,7 +201,9 @@ func (a *appending) prepare(head stamp.Point) ([][]byte, error) {
 	offset := head.Offset
 	for k, i := range a.fresh {
 		if ids[i] == "" {
-			ids[i], _, _ = a.heldByID(a.lines[i])
+			if ids[i], _, _, err = a.heldByID(a.lines[i]); err != nil {
+				return nil, err
+			}
 		}
 		a.s.group.add(offset, a.lines[i], ids[i])
 		offset += int64(len(a.lines[i])) + 1
@@ -292,8 +294,10 @@ func (a *appending) followingPending(at stamp.Point) (held []byte, digest *stamp
 func (a *appending) byID(ids []string) error {
 	mine := map[string]int{}
 	for i, line := range a.lines {
-		id, places, ok := a.heldByID(line)
+		id, places, ok, err := a.heldByID(line)
 		switch {
+		case err != nil:
+			return err
 		case !ok:
 			return wire.Errorf(wire.CodeBadArgument, "entries of this session have no ids; append with expect").With("index", i)
 		case id == "":

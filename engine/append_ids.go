@@ -3,12 +3,13 @@ package engine
 import (
 	"sessiond/replay"
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 )
 
 // heldByID tells where an entry's id stands in the file. A file that is still
 // empty is of no dialect: then what is to be its first lines says what their
 // ids are, and none is held.
-func (a *appending) heldByID(entry []byte) (id string, places []dialect.Place, ok bool) {
+func (a *appending) heldByID(entry []byte) (id string, places []dialect.Place, ok bool, err error) {
 	r := a.g.replay
 	if r.Head().Offset > 0 {
 		return r.Held(entry)
@@ -20,9 +21,10 @@ func (a *appending) heldByID(entry []byte) (id string, places []dialect.Place, o
 		}
 		f, ok := replay.FamilyOfEntries(append(first, a.lines...))
 		if !ok {
-			return "", nil, false
+			return "", nil, false, nil
 		}
 		a.family = f
 	}
-	return a.family.New(0).Held(entry)
+	id, places, ok = a.family.New(0, new(pages.Space)).Held(entry)
+	return id, places, ok, nil
 }

@@ -161,8 +161,8 @@ func (st *stream) resume(ctx context.Context, c wire.Command) (reason string, er
 			return "", err
 		}
 	}
-	if st.farBehind(head.Offset - at.Offset) {
-		return wire.ReasonFarBehind, nil
+	if far, err := st.farBehind(head.Offset - at.Offset); far || err != nil {
+		return wire.ReasonFarBehind, err
 	}
 	st.tailFrom(at, d, have, head)
 	return "", nil
@@ -176,18 +176,25 @@ func (st *stream) hasAll(have int) bool {
 }
 
 // farBehind reports whether what was missed is more than the whole view.
-func (st *stream) farBehind(missed int64) bool {
+func (st *stream) farBehind(missed int64) (bool, error) {
 	if missed <= tailBytesMin || st.view == wire.ViewRecords {
-		return false
+		return false, nil
 	}
-	slots, bodies := st.g.replay.Slots(viewOf(st.view))
+	slots, bodies, err := st.g.replay.Slots(viewOf(st.view))
+	if err != nil {
+		return false, err
+	}
 	var size int64
-	for _, slot := range slots {
-		if size += bodies.Body(slot, false).Bytes; size >= missed {
-			return false
+	for i := range int(slots.Len()) {
+		_, b, err := bodies.BodyAt(&slots, i, false)
+		if err != nil {
+			return false, err
+		}
+		if size += b.Bytes; size >= missed {
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // snapshotID names a snapshot by what determines its chunks.
@@ -230,7 +237,9 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 	if err != nil {
 		return false, err
 	}
-	st.useSnapshot(v, d, wire.PurposeAttach, "", nil)
+	if err := st.useSnapshot(v, d, wire.PurposeAttach, "", nil); err != nil {
+		return false, err
+	}
 	st.snap.index, st.snap.first = p.Index, p.Index
 	return true, nil
 }
@@ -248,18 +257,27 @@ func (st *stream) viewAt(ctx context.Context, cut stamp.Point) (snapshotView, er
 // viewAt is viewAt of a stream for a message view.
 func (g *generation) viewAt(ctx context.Context, v dialect.View, cut stamp.Point) (snapshotView, error) {
 	r := g.replay
-	out := viewOfReplay(r, v)
+	out, err := viewOfReplay(r, v)
+	if err != nil || out.cut == cut {
+		return out, err
+	}
 	// Later than the view, so that it tells of all that happened up to it.
-	d := r.Delta(v, cut.Sequence)
-	if out.cut == cut {
-		return out, nil
+	d, err := r.Delta(v, cut.Sequence)
+	if err != nil {
+		return out, err
 	}
 	if d.Cut.Keep == dialect.All && len(d.Amendments) == 0 {
-		n := len(out.slots)
-		for n > 0 && out.Body(out.slots[n-1], false).Sequence > cut.Sequence {
-			n--
+		n := out.count
+		for ; n > 0; n-- {
+			_, b, err := out.BodyAt(&out.slots, n-1, false)
+			if err != nil {
+				return out, err
+			}
+			if b.Sequence <= cut.Sequence {
+				break
+			}
 		}
-		out.cut, out.slots, out.count = cut, out.slots[:n:n], n
+		out.cut, out.slots, out.count = cut, out.slots.First(int32(n)), n
 		// An edit before the cut may be of an entry behind it.
 		out.amended = slices.DeleteFunc(out.amended, func(a amendedBody) bool { return a.index >= n })
 		return out, nil
@@ -274,5 +292,5 @@ func (g *generation) viewAt(ctx context.Context, v dialect.View, cut stamp.Point
 	if err := past.Admit(v); err != nil {
 		return snapshotView{}, err
 	}
-	return viewOfReplay(past, v), nil
+	return viewOfReplay(past, v)
 }

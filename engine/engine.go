@@ -17,6 +17,7 @@ import (
 	"sessiond/engine/vfs"
 	"sessiond/kv"
 	"sessiond/replay"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
@@ -30,6 +31,7 @@ type Engine struct {
 	counters *replay.Counters
 	trust    *stamp.Trust
 	cache    *replay.Cache
+	pages    *pages.Pool // of the record indexes
 	index    *kv.Index
 	behind   *behind
 	watcher  *follow.Watcher
@@ -97,6 +99,7 @@ func (e *Engine) start(ctx context.Context) error {
 			return err
 		}},
 		{"spill", e.openChunks},
+		{"pages", e.openPages},
 		{"index", func() error { return e.openIndex(ctx) }},
 		{"roots", func() error { return e.listRoots(ctx) }},
 	} {
@@ -145,6 +148,19 @@ func (e *Engine) openChunks() error {
 			Damaged: func(segment string, offset int64, err error) {
 				log.Warn("spilled chunk is packed again", "segment", segment, "offset", offset, "error", err)
 			},
+		},
+	})
+	return nil
+}
+
+// openPages makes the pool of the record indexes. Its file is made when it is
+// needed, and worth nothing to the next daemon.
+func (e *Engine) openPages() error {
+	e.pages = pages.NewPool(pages.Options{
+		Bytes: e.o.IndexMemoryBytes,
+		Open: func() (pages.Store, error) {
+			e.o.Logger.Info("record indexes are paged out", "folder", e.o.SpillDir)
+			return e.o.FS.Scratch(e.o.SpillDir)
 		},
 	})
 	return nil

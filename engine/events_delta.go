@@ -13,6 +13,7 @@ import (
 // the view only grew, else one cut and then the head's slots.
 type pass struct {
 	replay.Delta
+	count   int            // slots at the head
 	jump    bool           // events carry the head's cursor
 	cut     bool           // keep was not sent yet
 	keep    int            // slots that stand
@@ -25,8 +26,10 @@ func (st *stream) nextDelta() (wire.Frame, bool, error) {
 	if p := st.pass; p != nil && p.Head != st.g.replay.Head() && (p.amended == 0 || p.amendedAll()) {
 		st.pass = nil // the way goes to another head now, and is shown as of there
 	}
-	if st.pass == nil && !st.beginPass() {
-		return wire.Frame{}, false, nil
+	if st.pass == nil {
+		if more, err := st.beginPass(); !more || err != nil {
+			return wire.Frame{}, false, err
+		}
 	}
 	if st.pass.jump {
 		return st.jumpEvent()
@@ -35,29 +38,39 @@ func (st *stream) nextDelta() (wire.Frame, bool, error) {
 }
 
 // beginPass looks whether there is anything to send.
-func (st *stream) beginPass() bool {
+func (st *stream) beginPass() (bool, error) {
 	if (st.complete || st.g.replay.IsAsleep()) && st.at == st.g.replay.Head() {
-		return false // who attached to a replay that was not read again has all of it
+		return false, nil // who attached to a replay that was not read again has all of it
 	}
 	v := viewOf(st.view)
-	d := st.g.replay.Delta(v, st.at.Sequence)
-	keep := min(st.have, d.Cut.Keep, len(d.Slots))
-	st.complete = d.Head == st.at && keep == len(d.Slots) && keep == st.have
-	if st.complete {
-		return false
+	d, err := st.g.replay.Delta(v, st.at.Sequence)
+	if err != nil {
+		return false, err
 	}
-	st.pass = &pass{Delta: d, keep: keep, cut: keep < st.have}
-	st.pass.jump = st.pass.cut || st.partial(d)
-	return true
+	count := int(d.Slots.Len())
+	keep := min(st.have, d.Cut.Keep, count)
+	st.complete = d.Head == st.at && keep == count && keep == st.have
+	if st.complete {
+		return false, nil
+	}
+	p := &pass{Delta: d, count: count, keep: keep, cut: keep < st.have}
+	if p.jump = p.cut; !p.jump {
+		if p.jump, err = st.partial(p); err != nil {
+			return false, err
+		}
+	}
+	st.pass = p
+	return true, nil
 }
 
 // partial reports whether slots behind what the client holds come from
 // records that it is past already: it left in the middle of a cut.
-func (st *stream) partial(d replay.Delta) bool {
-	if st.have >= len(d.Slots) {
-		return st.have > len(d.Slots)
+func (st *stream) partial(p *pass) (bool, error) {
+	if st.have >= p.count {
+		return st.have > p.count, nil
 	}
-	return d.Body(d.Slots[st.have], false).Sequence <= st.at.Sequence
+	_, b, err := p.BodyAt(&p.Slots, st.have, false)
+	return b.Sequence <= st.at.Sequence, err
 }
 
 // event is one on its way.
@@ -102,15 +115,17 @@ func (st *stream) add(e *event, slot dialect.Slot, b dialect.Body) (bool, error)
 
 // amend appends the amendment of a standing slot; false when the event is
 // full.
-func (st *stream) amend(e *event, a dialect.Amendment, slot dialect.Slot) (bool, error) {
+func (st *stream) amend(e *event, a dialect.Amendment) (bool, error) {
+	slot, b, err := st.pass.BodyAt(&st.pass.Slots, a.Index, true)
+	if err != nil {
+		return false, err
+	}
 	at := len(e.amended)
 	if at == 0 {
 		e.amended = append(e.amended, `"amended":[`...)
 	} else {
 		e.amended = append(e.amended, ',')
 	}
-	var err error
-	b := st.pass.Body(slot, true)
 	if e.amended, err = appendAmendment(e.amended, a.Index, slot, b, st.window); err != nil {
 		return false, err
 	}
@@ -145,7 +160,7 @@ func (st *stream) jumpEvent() (wire.Frame, bool, error) {
 	full := false
 	for !full && !p.amendedAll() {
 		a := p.Amendments[p.amended]
-		ok, err := st.amend(e, a, p.Slots[a.Index])
+		ok, err := st.amend(e, a)
 		if err != nil {
 			return wire.Frame{}, false, err
 		}
@@ -159,9 +174,12 @@ func (st *stream) jumpEvent() (wire.Frame, bool, error) {
 		e.Cursor = st.g.cursor(st.at)
 		return st.frame(e)
 	}
-	for !full && st.have < len(p.Slots) {
-		slot := p.Slots[st.have]
-		ok, err := st.add(e, slot, p.Body(slot, true))
+	for !full && st.have < p.count {
+		slot, b, err := p.BodyAt(&p.Slots, st.have, true)
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
+		ok, err := st.add(e, slot, b)
 		if err != nil {
 			return wire.Frame{}, false, err
 		}
@@ -202,19 +220,25 @@ func (st *stream) recordEvent() (wire.Frame, bool, error) {
 	}
 	e := st.newEvent(at)
 	for _, a := range amended {
-		if _, err := st.amend(e, a, p.Slots[a.Index]); err != nil {
+		if _, err := st.amend(e, a); err != nil {
 			return wire.Frame{}, false, err
 		}
 	}
 	st.at = at
-	for st.have < len(p.Slots) {
-		slot := p.Slots[st.have]
-		b := p.Body(slot, false)
+	for st.have < p.count {
+		slot, b, err := p.BodyAt(&p.Slots, st.have, false)
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
 		if b.Sequence > at.Sequence {
 			break
 		}
-		if st.amendedBy(v, st.have, at.Sequence) {
-			b = p.Body(slot, true)
+		if amended, err := st.amendedBy(v, st.have, at.Sequence); err != nil {
+			return wire.Frame{}, false, err
+		} else if amended {
+			if b, err = p.Body(slot, true); err != nil {
+				return wire.Frame{}, false, err
+			}
 		}
 		ok, err := st.add(e, slot, b)
 		if err != nil {
@@ -236,16 +260,20 @@ func (st *stream) recordEvent() (wire.Frame, bool, error) {
 
 // amendedBy reports whether a slot is what a record up to sequence made of it:
 // it may have been in the view before, or been edited before it was there.
-func (st *stream) amendedBy(v dialect.View, index int, sequence uint64) bool {
+func (st *stream) amendedBy(v dialect.View, index int, sequence uint64) (bool, error) {
 	p := st.pass
 	if p.all == nil {
+		d, err := st.g.replay.Delta(v, 0)
+		if err != nil {
+			return false, err
+		}
 		p.all = map[int]uint64{}
-		for _, a := range st.g.replay.Delta(v, 0).Amendments {
+		for _, a := range d.Amendments {
 			p.all[a.Index] = a.Sequence
 		}
 	}
 	by, ok := p.all[index]
-	return ok && by <= sequence
+	return ok && by <= sequence, nil
 }
 
 // amendedAll reports whether all amendments of what stands were sent.

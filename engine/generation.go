@@ -243,7 +243,7 @@ func (s *session) readable(size int64) int64 {
 
 func (e *Engine) replayOptions() replay.Options {
 	return replay.Options{
-		RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters, MaxRecords: e.o.MaxReplayRecords, MaxBytes: e.o.MaxReplayBytes,
+		RecordBytesMax: e.o.RecordBytesMax, Counters: e.counters, Pages: e.pages, MaxRecords: e.o.MaxReplayRecords, MaxBytes: e.o.MaxReplayBytes,
 	}
 }
 

@@ -121,22 +121,44 @@ func (g *generation) recordObject(ref wire.Ref) (*object, error) {
 // messageObject returns a message as of its own record or, amended, as of the
 // head; the ref's digest tells which is meant.
 func (g *generation) messageObject(v dialect.View, ref wire.Ref, amended bool) (*object, error) {
-	slots, bodies := g.replay.Slots(v)
-	sequence := func(i int) uint64 { return bodies.Body(slots[i], false).Sequence }
-	match := func(i int) bool { return int(slots[i].Part) == ref.Part && sequence(i) == uint64(ref.Sequence) }
-	// Slots are in file order but for oddities; look there first.
-	i := sort.Search(len(slots), func(i int) bool { return sequence(i) >= uint64(ref.Sequence) })
-	for i < len(slots) && !match(i) && sequence(i) == uint64(ref.Sequence) {
-		i++
+	slots, bodies, err := g.replay.Slots(v)
+	if err != nil {
+		return nil, err
 	}
-	if i == len(slots) || !match(i) {
-		for i = 0; i < len(slots) && !match(i); i++ {
+	n := int(slots.Len())
+	var lost error
+	look := func(i int) (part int, sequence uint64) {
+		slot, b, err := bodies.BodyAt(&slots, i, false)
+		if err != nil {
+			lost = err
+		}
+		return int(slot.Part), b.Sequence
+	}
+	match := func(i int) bool {
+		part, sequence := look(i)
+		return part == ref.Part && sequence == uint64(ref.Sequence)
+	}
+	// Slots are in file order but for oddities; look there first.
+	i := sort.Search(n, func(i int) bool {
+		_, sequence := look(i)
+		return sequence >= uint64(ref.Sequence)
+	})
+	for ; i < n && !match(i); i++ {
+		if _, sequence := look(i); sequence != uint64(ref.Sequence) {
+			i = n
 		}
 	}
-	if i == len(slots) {
-		return nil, nil
+	if i >= n {
+		for i = 0; i < n && lost == nil && !match(i); i++ {
+		}
 	}
-	b := bodies.Body(slots[i], amended)
+	if lost != nil || i == n {
+		return nil, lost
+	}
+	_, b, err := bodies.BodyAt(&slots, i, amended)
+	if err != nil {
+		return nil, err
+	}
 	if b.Render == nil && !b.Fix {
 		return &object{SectionReader: io.NewSectionReader(g.content, b.Offset, b.Bytes)}, nil
 	}

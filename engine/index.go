@@ -315,10 +315,12 @@ func listingOf(g *generation) kv.Listing {
 	defer windows.Put(w)
 	w.Reset(g.file)
 	counts := g.replay.Counts()
-	n := g.replay.DiagnosticsCount()
-	l := kv.Listing{
-		Path: g.file.Name(), RecordCount: &counts.Records, DiagnosticsCount: &n, Tail: g.replay.Tail().Bytes > 0,
+	l := kv.Listing{Path: g.file.Name(), RecordCount: &counts.Records, Tail: g.replay.Tail().Bytes > 0}
+	n, err := g.replay.DiagnosticsCount()
+	if err != nil {
+		return l
 	}
+	l.DiagnosticsCount = &n
 	in, ok, err := g.replay.Info(w)
 	if err != nil || !ok {
 		return l

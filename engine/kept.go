@@ -250,7 +250,7 @@ func encodeEnd(ctx context.Context, g *generation, p *messagePacker, amended []a
 	if err != nil {
 		return nil, err
 	}
-	end := keptEnd{Slots: len(p.slots), Unanswered: wireUnanswered(unanswered)}
+	end := keptEnd{Slots: int(p.slots.Len()), Unanswered: wireUnanswered(unanswered)}
 	w := windows.Get().(*dialect.Window)
 	defer windows.Put(w)
 	w.Reset(g.content)
@@ -316,7 +316,12 @@ func (st *stream) startKept(cut stamp.Point, purpose, reason string) bool {
 		release()
 		return false
 	}
-	v := snapshotView{cut: cut, replay: st.g.replay, diagnostics: st.g.replay.DiagnosticsCount(), count: end.Slots}
+	n, err := st.g.replay.DiagnosticsCount()
+	if err != nil {
+		release()
+		return false
+	}
+	v := snapshotView{cut: cut, replay: st.g.replay, diagnostics: n, count: end.Slots}
 	sn := st.newSnapshot(v, d, purpose, reason, nil)
 	sn.kept, sn.chunks, sn.stop = &end, begun{Snapshot: s, release: release}, s.Notify(st.wakeUp)
 	return true
@@ -368,14 +373,17 @@ const packEndTime = 10 * time.Second
 func (g *generation) packEnd(ctx context.Context, key logKey) {
 	e := g.content.s.e
 	view := viewOf(key.view)
-	v := viewOfReplay(g.replay, view)
+	v, err := viewOfReplay(g.replay, view)
+	if err != nil {
+		return // nobody waits for it
+	}
 	_, rules := g.replay.Dialect()
 	p := g.packer(v, view)
 	log := g.log(e, key)
-	b, ok := log.begin(p, rules, chunks.SnapshotOptions{
+	b, ok, err := log.begin(p, rules, chunks.SnapshotOptions{
 		Session: g.content.s.key, ID: snapshotID(rules, key.view, e.o.ChunkBytes, v.cut), Close: g.retain().release,
 	})
-	if !ok {
+	if !ok || err != nil {
 		g.release()
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"sessiond/chunks"
 	"sessiond/engine/vfs"
 	"sessiond/kv"
+	"sessiond/replay/pages"
 	"sessiond/wire"
 )
 
@@ -347,7 +348,7 @@ func (e *Engine) status(ctx context.Context) Status {
 		StateDir: e.o.StateDir, Replay: e.counters.Values(), Index: e.index.Stats(ctx), Degraded: []string{},
 	}
 	st.ReplayCache.HeldBytes, st.ReplayCache.BoundBytes = e.cache.Bytes()
-	st.Chunks = e.chunks.Stats()
+	st.Chunks, st.RecordIndex = e.chunks.Stats(), e.pages.Stats()
 	st.ChunkBytes = st.Chunks.MemoryHeldBytes
 	e.mu.Lock()
 	st.Sessions, st.Open = len(e.sessions), len(e.open)
@@ -384,6 +385,9 @@ func (e *Engine) status(ctx context.Context) Status {
 	if st.Chunks.Degraded != "" {
 		st.Degraded = append(st.Degraded, st.Chunks.Degraded)
 	}
+	if err := st.RecordIndex.Failed; err != "" {
+		st.Degraded = append(st.Degraded, "record indexes stay in memory: "+err)
+	}
 	slices.Sort(st.Degraded)
 	return st
 }
@@ -402,10 +406,11 @@ type Status struct {
 		HeldBytes  int64 `json:"heldBytes"`
 		BoundBytes int64 `json:"boundBytes"`
 	} `json:"replayCache"`
-	ChunkBytes int64        `json:"chunkBytes"` // of chunks in memory
-	Chunks     chunks.Stats `json:"chunks"`
-	Index      kv.Stats     `json:"index"`
-	Degraded   []string     `json:"degraded"`
+	ChunkBytes  int64        `json:"chunkBytes"` // of chunks in memory
+	Chunks      chunks.Stats `json:"chunks"`
+	RecordIndex pages.Stats  `json:"recordIndex"`
+	Index       kv.Stats     `json:"index"`
+	Degraded    []string     `json:"degraded"`
 }
 
 // RootStatus tells of one root.

@@ -364,23 +364,27 @@ func (m *model) replayDiff(name string, content []byte) string {
 		m.t.Fatal(err)
 	}
 	want := m.summarise(fresh, bytes.NewReader(content))
-	return cmp.Diff(want, m.summarise(g.replay, g.file), cmpopts.IgnoreTypes(replay.Bodies{}), cmpopts.EquateEmpty())
+	return cmp.Diff(want, m.summarise(g.replay, g.file), cmpopts.IgnoreTypes(replay.Bodies{}, dialect.Slots{}), cmpopts.EquateEmpty())
 }
 
 func (m *model) summarise(r *replay.Replay, src io.ReaderAt) (s replaySummary) {
 	w := dialect.NewWindow(src)
 	s.Head, s.Counts, s.Tail, s.Checkpoints = r.Head(), r.Counts(), r.Tail(), r.Checkpoints()
 	s.Dialect, _ = r.Dialect()
-	s.Diagnostics, _ = r.Diagnostics()
-	var errInfo, errState, errLeaf error
+	var errFindings, errInfo, errState, errLeaf error
+	s.Diagnostics, _, errFindings = r.Diagnostics()
 	s.Info, _, errInfo = r.Info(w)
 	s.State, errState = r.State(w)
 	s.Leaf, errLeaf = r.Leaf(w)
-	if err := errors.Join(errInfo, errState, errLeaf); err != nil {
+	if err := errors.Join(errFindings, errInfo, errState, errLeaf); err != nil {
 		s.Leaf = err.Error()
 	}
 	for _, v := range []dialect.View{dialect.Transcript, dialect.Context} {
-		s.Views[v] = r.View(v)
+		view, err := r.View(v)
+		if err != nil {
+			s.Leaf = err.Error()
+		}
+		s.Views[v] = view
 		s.Messages[v] = slotsOf(r, v, w)
 	}
 	return s
@@ -389,9 +393,16 @@ func (m *model) summarise(r *replay.Replay, src io.ReaderAt) (s replaySummary) {
 // slotsOf are a view's messages as of the head.
 func slotsOf(r *replay.Replay, v dialect.View, w *dialect.Window) []string {
 	out := []string{}
-	slots, bodies := r.Slots(v)
-	for _, slot := range slots {
-		text, err := appendMessage(nil, slot, bodies.Body(slot, true), w)
+	slots, bodies, err := r.Slots(v)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for i := range int(slots.Len()) {
+		slot, body, err := bodies.BodyAt(&slots, i, true)
+		var text []byte
+		if err == nil {
+			text, err = appendMessage(nil, slot, body, w)
+		}
 		if err != nil {
 			text = []byte(err.Error())
 		}

@@ -38,12 +38,13 @@ type Options struct {
 	SocketPath string // for the text of the lock file
 
 	ReplayCacheBytes int64 // replays of sessions that nobody is attached to; 0: none
+	IndexMemoryBytes int64 // of all sessions' record indexes, whose other pages wait in a file; 0: 8 MiB
 	RecordBytesMax   int64 // longer records are shown by a marker; 0: 64 MiB
 	MaxReplayRecords int64 // a message view made of more fails; 0: no limit
 	MaxReplayBytes   int64 // the same in bytes
 	ChunkBytes       int   // packing target; 0: 512 KiB
 	ChunkMemoryBytes int64 // packed chunks held in memory for a view, which go to spill beyond; 0: 4 MiB
-	ChunkTotalBytes  int64 // and for all views together; 0: 16 MiB
+	ChunkTotalBytes  int64 // and for all views together; 0: 8 MiB
 	SpillBytes       int64 // of all spilled chunks; 0: 1 GiB, negative: none is spilled
 	OpenMax          int   // generations open at once; 0: 256
 	IdleAfter        time.Duration
@@ -77,7 +78,7 @@ func (o Options) withDefaults() Options {
 		o.ChunkMemoryBytes = 4 << 20
 	}
 	if o.ChunkTotalBytes == 0 {
-		o.ChunkTotalBytes = 16 << 20
+		o.ChunkTotalBytes = 8 << 20
 	}
 	if o.OpenMax == 0 {
 		o.OpenMax = 256

@@ -28,7 +28,7 @@ type messagePacker struct {
 	replay  *replay.Replay
 	view    dialect.View
 	cut     stamp.Point
-	slots   []dialect.Slot // at the cut
+	slots   dialect.Slots // at the cut
 	log     *viewLog
 	logCuts int // of the log when the snapshot began
 	src     io.ReaderAt
@@ -50,12 +50,12 @@ func (p *messagePacker) clone() *messagePacker {
 }
 
 // Before implements chunks.Source.
-func (p *messagePacker) Before(at chunks.Place) bool { return at.Slot < len(p.slots) }
+func (p *messagePacker) Before(at chunks.Place) bool { return at.Slot < int(p.slots.Len()) }
 
 // Pack implements chunks.Source.
 func (p *messagePacker) Pack(ctx context.Context, b *chunks.Builder, from chunks.Place) (chunks.Place, bool, error) {
 	next, err := p.pack(ctx, b, from.Slot)
-	return chunks.Place{Slot: next}, next == len(p.slots), err
+	return chunks.Place{Slot: next}, next == int(p.slots.Len()), err
 }
 
 // pack returns the first slot that b has no room for.
@@ -63,14 +63,18 @@ func (p *messagePacker) pack(ctx context.Context, b *chunks.Builder, from int) (
 	w := windows.Get().(*dialect.Window)
 	defer windows.Put(w)
 	w.Reset(p.src)
-	for i := from; i < len(p.slots); i++ {
+	n := int(p.slots.Len())
+	for i := from; i < n; i++ {
 		if i%256 == 0 && ctx.Err() != nil {
 			return from, ctx.Err()
 		}
-		body := p.Body(p.slots[i], false)
+		slot, body, err := p.BodyAt(&p.slots, i, false)
+		if err != nil {
+			return from, err
+		}
 		buf := b.Begin()
 		start := len(buf)
-		if buf, err = appendMessage(buf, p.slots[i], body, w); err != nil {
+		if buf, err = appendMessage(buf, slot, body, w); err != nil {
 			return from, err
 		}
 		p.meta = appendMeta(p.meta[:0], body)
@@ -82,13 +86,13 @@ func (p *messagePacker) pack(ctx context.Context, b *chunks.Builder, from int) (
 			p.log.feed(p.logCuts, from, i, body.Sequence, message)
 		}
 	}
-	p.log.fedUpTo(p.logCuts, from, len(p.slots))
-	return len(p.slots), nil
+	p.log.fedUpTo(p.logCuts, from, n)
+	return n, nil
 }
 
 // unanswered lists the calls of the view that have no result.
 func (p *messagePacker) unanswered(ctx context.Context) ([]dialect.Unanswered, error) {
-	if list, ok := p.log.unanswered(p.logCuts, len(p.slots)); ok {
+	if list, ok := p.log.unanswered(p.logCuts, int(p.slots.Len())); ok {
 		return list, nil
 	}
 	var pairs dialect.Pairs // the log is behind this cut, or before it
@@ -96,12 +100,14 @@ func (p *messagePacker) unanswered(ctx context.Context) ([]dialect.Unanswered, e
 	defer windows.Put(w)
 	w.Reset(p.src)
 	var buf []byte
-	for i, slot := range p.slots {
+	for i := range int(p.slots.Len()) {
 		if i%256 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		body := p.Body(slot, false)
-		var err error
+		slot, body, err := p.BodyAt(&p.slots, i, false)
+		if err != nil {
+			return nil, err
+		}
 		if buf, err = appendMessage(buf[:0], slot, body, w); err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 type snapshotView struct {
 	cut    stamp.Point
 	replay *replay.Replay
-	slots  []dialect.Slot
+	slots  dialect.Slots
 	replay.Bodies
 	amended     []amendedBody
 	diagnostics int
@@ -67,32 +67,43 @@ func (st *stream) startSnapshot(purpose, reason string, from *generation) error 
 	}
 	head, d := r.HeadDigest()
 	if st.view == wire.ViewRecords {
-		v = snapshotView{cut: head, replay: r, diagnostics: r.DiagnosticsCount(), count: int(head.Sequence)}
+		n, err := r.DiagnosticsCount()
+		if err != nil {
+			return err
+		}
+		v = snapshotView{cut: head, replay: r, diagnostics: n, count: int(head.Sequence)}
 	} else {
-		v = viewOfReplay(r, viewOf(st.view))
+		var err error
+		if v, err = viewOfReplay(r, viewOf(st.view)); err != nil {
+			return err
+		}
 		if v.cut != head { // it grew in between
-			var err error
 			if d, err = r.Verify(st.g.content, v.cut); err != nil {
 				return err
 			}
 		}
 	}
-	st.useSnapshot(v, d, purpose, reason, from)
-	return nil
+	return st.useSnapshot(v, d, purpose, reason, from)
 }
 
 // viewOfReplay captures a message view at the head, with the amendments as
 // they are now.
-func viewOfReplay(r *replay.Replay, v dialect.View) snapshotView {
-	view := r.View(v)
-	out := snapshotView{
-		cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics, count: len(view.Slots),
+func viewOfReplay(r *replay.Replay, v dialect.View) (out snapshotView, err error) {
+	view, err := r.View(v)
+	if err != nil {
+		return out, err
+	}
+	out = snapshotView{
+		cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics, count: int(view.Slots.Len()),
 	}
 	for _, a := range view.Amendments {
-		slot := view.Slots[a.Index]
-		out.amended = append(out.amended, amendedBody{a.Index, slot, view.Body(slot, true)})
+		slot, body, err := view.BodyAt(&view.Slots, a.Index, true)
+		if err != nil {
+			return out, err
+		}
+		out.amended = append(out.amended, amendedBody{a.Index, slot, body})
 	}
-	return out
+	return out, nil
 }
 
 // newSnapshot begins a snapshot without its chunks.
@@ -107,13 +118,16 @@ func (st *stream) newSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 	return st.snap
 }
 
-func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) {
+func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason string, from *generation) (err error) {
 	sn := st.newSnapshot(v, d, purpose, reason, from)
 	if st.raw {
 		st.at, st.digest = stamp.Start, stamp.NewDigest()
-		return
+		return nil
 	}
-	sn.chunks = st.beginChunks(sn)
+	if sn.chunks, err = st.beginChunks(sn); err != nil {
+		st.snap = nil
+		return err
+	}
 	sn.stop = sn.chunks.Notify(st.wakeUp)
 	if sn.chunks.fresh {
 		c, g, log, p, amended := sn.chunks.Snapshot, st.g.retain(), sn.log, sn.pairs, sn.amended
@@ -130,29 +144,35 @@ func (st *stream) useSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 			g.release()
 		}
 	}
+	return nil
 }
 
 // beginChunks begins the chunks of a snapshot, or shares those of another
 // stream. They keep the generation, whose file they are packed from.
-func (st *stream) beginChunks(sn *snapshot) begun {
+func (st *stream) beginChunks(sn *snapshot) (begun, error) {
 	g, v := st.g.retain(), sn.snapshotView
 	log := g.log(st.e, logKey{st.view, wire.EncodingJSON})
 	o := chunks.SnapshotOptions{Session: st.s.key, ID: sn.id, Close: g.release}
 	if st.view == wire.ViewRecords {
 		o.Source = &recordPacker{src: g.content, cut: v.cut}
-		return log.beginRecords(st.rules, v.cut, o)
+		return log.beginRecords(st.rules, v.cut, o), nil
 	}
 	p := g.packer(v, viewOf(st.view))
 	sn.pairs = p
 	if v.replay == g.replay {
-		if b, shared := log.begin(p, st.rules, o); shared {
+		b, shared, err := log.begin(p, st.rules, o)
+		if err != nil {
+			g.release()
+			return begun{}, err
+		}
+		if shared {
 			sn.log = log
-			return b
+			return b, nil
 		}
 	}
 	p.log = st.e.newViewLog(true) // of its own
 	o.Source = p.clone()
-	return p.log.beginPlain(o)
+	return p.log.beginPlain(o), nil
 }
 
 // leaveSnapshot gives up the snapshot that is being sent, if there is one.

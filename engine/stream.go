@@ -245,8 +245,14 @@ func (st *stream) produce() (wire.Frame, bool, error) {
 		}
 		return st.nextOfSnapshot()
 	}
-	if !st.seamed && st.atSeam() {
-		return st.liveFrame()
+	if !st.seamed {
+		there, err := st.atSeam()
+		if err != nil {
+			return wire.Frame{}, false, err
+		}
+		if there {
+			return st.liveFrame()
+		}
 	}
 	if st.seamed && !st.live {
 		if !st.raw {
@@ -265,11 +271,15 @@ func (st *stream) produce() (wire.Frame, bool, error) {
 
 // atSeam reports whether the client has all that there was when the tail
 // began.
-func (st *stream) atSeam() bool {
+func (st *stream) atSeam() (bool, error) {
 	if st.pass != nil || st.at.Offset+st.split < st.seam.Offset {
-		return false
+		return false, nil
 	}
-	return st.view == wire.ViewRecords || st.at.Offset > st.seam.Offset || !st.beginPass()
+	if st.view == wire.ViewRecords || st.at.Offset > st.seam.Offset {
+		return true, nil
+	}
+	more, err := st.beginPass()
+	return !more, err
 }
 
 func (st *stream) nextEvent() (wire.Frame, bool, error) {

@@ -117,10 +117,13 @@ func (l *viewLog) beginPlain(o chunks.SnapshotOptions) begun {
 // begin begins a snapshot of a message view after it has applied to the log
 // the cuts since it was used last. It is false where the view was cut since
 // the snapshot's own cut: the log is of another history then.
-func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions) (begun, bool) {
+func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions) (b begun, shared bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := p.replay.Delta(p.view, l.at.Sequence)
+	d, err := p.replay.Delta(p.view, l.at.Sequence)
+	if err != nil {
+		return b, false, err
+	}
 	keep := d.Cut.Keep
 	if l.rules != rules {
 		keep, l.rules = 0, rules
@@ -133,12 +136,12 @@ func (l *viewLog) begin(p *messagePacker, rules string, o chunks.SnapshotOptions
 			l.pairs, l.fed = dialect.Pairs{}, 0
 		}
 	}
-	if p.replay.Delta(p.view, p.cut.Sequence).Cut.Keep < dialect.All {
-		return begun{}, false
+	if d, err = p.replay.Delta(p.view, p.cut.Sequence); err != nil || d.Cut.Keep < dialect.All {
+		return b, false, err
 	}
 	p.log, p.logCuts = l, l.cuts
 	o.Source = p.clone()
-	return l.beginPlain(o), true // with mu: no cut comes in between
+	return l.beginPlain(o), true, nil // with mu: no cut comes in between
 }
 
 // feed lets the log pair calls and results while messages are at hand: a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 )
 
 // BudgetError says that a message view needs more of a file than Options
@@ -23,9 +24,10 @@ func (e *BudgetError) Error() string {
 // Options; a *BudgetError says that it is not. Who shows views asks first: the
 // index itself goes on, and with it view records and the listing. A view that
 // begins at a compaction needs what it retains and what follows, and no more.
-func (r *Replay) Admit(v dialect.View) error {
+func (r *Replay) Admit(v dialect.View) (err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.session == nil || r.opt.MaxRecords <= 0 && r.opt.MaxBytes <= 0 {
 		return nil
 	}

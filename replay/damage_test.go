@@ -134,7 +134,7 @@ func checkFlip(t *testing.T, data []byte, lines [][]byte, touched int, lf bool, 
 			t.Fatalf("%s: line %d, which is good, was not read", what, i+1)
 		}
 	}
-	list, _ := r.Diagnostics()
+	list := findings(t, r)
 	for _, d := range list {
 		delete(unread, d.Line)
 	}

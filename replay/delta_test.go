@@ -172,9 +172,9 @@ type held struct {
 
 func holdings(t tb, r *replay.Replay, data []byte, v dialect.View) held {
 	w := dialect.NewWindow(bytes.NewReader(data))
-	h := held{slots: r.View(v).Slots, messages: renderView(t, r, v, w)}
+	h := held{slots: slotsOf(t, r, v), messages: renderView(t, r, v, w)}
 	for _, s := range h.slots {
-		b := r.Bodies(v).Body(s, false)
+		b := bodyOf(t, r, v, s, false)
 		h.plain = append(h.plain, fmt.Sprint(b.Sequence, b.Role, b.Notes, render(t, b, w)))
 	}
 	return h
@@ -193,6 +193,7 @@ type summary struct {
 	Truncated   bool
 	Checkpoints stamp.Checkpoints
 	Views       [2]replay.View
+	Slots       [2][]dialect.Slot
 	Messages    [2][]string
 }
 
@@ -211,9 +212,11 @@ func summarise(t tb, r *replay.Replay, data []byte) summary {
 	if s.Leaf, err = r.Leaf(w); err != nil {
 		t.Fatalf("Leaf: %v", err)
 	}
-	s.Diagnostics, s.Truncated = r.Diagnostics()
+	if s.Diagnostics, s.Truncated, err = r.Diagnostics(); err != nil {
+		t.Fatalf("Diagnostics: %v", err)
+	}
 	for _, v := range bothViews {
-		s.Views[v] = r.View(v)
+		s.Views[v], s.Slots[v] = viewOf(t, r, v), slotsOf(t, r, v)
 		s.Messages[v] = renderView(t, r, v, w)
 		if s.Dialect != replay.Unknown && s.Info.Messages[v] != len(s.Messages[v]) {
 			t.Fatalf("%v: Info counts %d messages, the view has %d", v, s.Info.Messages[v], len(s.Messages[v]))
@@ -226,7 +229,7 @@ func summarise(t tb, r *replay.Replay, data []byte) summary {
 }
 
 func diffSummaries(a, b summary) string {
-	return cmp.Diff(a, b, cmpopts.IgnoreTypes(replay.Bodies{}))
+	return cmp.Diff(a, b, cmpopts.IgnoreTypes(replay.Bodies{}, dialect.Slots{}))
 }
 
 // equalReplays demands that an extended replay is as good as a fresh one.
@@ -240,10 +243,11 @@ func equalReplays(t tb, want, got *replay.Replay, data []byte) {
 // apply is a client's whole algorithm: cut, replace, append.
 func apply(t tb, r *replay.Replay, w *dialect.Window, v dialect.View, after uint64, have []string) (now []string, keep int) {
 	t.Helper()
-	d := r.Delta(v, after)
+	d := deltaOf(t, r, v, after)
+	slots := d.Slots.AppendTo(nil, 0, d.Slots.Len())
 	keep = min(len(have), d.Cut.Keep)
-	if keep > len(d.Slots) {
-		t.Fatalf("%v after %d: keep %d of %d slots", v, after, keep, len(d.Slots))
+	if keep > len(slots) {
+		t.Fatalf("%v after %d: keep %d of %d slots", v, after, keep, len(slots))
 	}
 	if (d.Cut.Keep == dialect.All) != (d.Cut.Reason == "") {
 		t.Fatalf("%v after %d: cut %+v", v, after, d.Cut)
@@ -251,11 +255,11 @@ func apply(t tb, r *replay.Replay, w *dialect.Window, v dialect.View, after uint
 	now = append(now, have[:keep]...)
 	for _, a := range d.Amendments {
 		if a.Index < keep {
-			now[a.Index] = render(t, r.Bodies(v).Body(d.Slots[a.Index], true), w)
+			now[a.Index] = render(t, bodyOf(t, r, v, slots[a.Index], true), w)
 		}
 	}
-	for _, s := range d.Slots[keep:] {
-		now = append(now, render(t, r.Bodies(v).Body(s, true), w))
+	for _, s := range slots[keep:] {
+		now = append(now, render(t, bodyOf(t, r, v, s, true), w))
 	}
 	return now, keep
 }
@@ -384,11 +388,11 @@ func checkPreview(t *rapid.T, before, tail []byte) {
 		if p.Body == nil {
 			continue
 		}
-		slots := next.View(v).Slots
+		slots := slotsOf(t, next, v)
 		if last := slots[len(slots)-1]; last != p.Slot {
 			t.Fatalf("%v: slot: got %v, want %v", v, p.Slot, last)
 		}
-		notes := append([]string{"provisional"}, next.Bodies(v).Body(p.Slot, false).Notes...)
+		notes := append([]string{"provisional"}, bodyOf(t, next, v, p.Slot, false).Notes...)
 		if diff := cmp.Diff(notes, p.Body.Notes); diff != "" {
 			t.Fatalf("%v: notes (-want +got):\n%s\nfile:\n%s", v, diff, now)
 		}

@@ -159,8 +159,8 @@ func TestEventLog_Messages(t *testing.T) {
 			if diff := cmp.Diff(tc.want, slotMessages(t, r, data, tc.view)); diff != "" {
 				t.Errorf("messages (-want +got):\n%s", diff)
 			}
-			v := r.View(tc.view)
-			if got := strings.Join(v.Body(v.Slots[len(v.Slots)-1], false).Notes, " "); got != tc.notes {
+			slots := slotsOf(t, r, tc.view)
+			if got := strings.Join(bodyOf(t, r, tc.view, slots[len(slots)-1], false).Notes, " "); got != tc.notes {
 				t.Errorf("notes: got %q, want %q", got, tc.notes)
 			}
 		})
@@ -173,8 +173,8 @@ func TestEventLog_Messages(t *testing.T) {
 	}; !cmp.Equal(want, got) {
 		t.Errorf("summary and result: %s", cmp.Diff(want, got))
 	}
-	v := r.View(dialect.Transcript)
-	if got := v.Body(v.Slots[len(v.Slots)-1], false).Notes; !slices.Equal(got, []string{"branch"}) {
+	slots := slotsOf(t, r, dialect.Transcript)
+	if got := bodyOf(t, r, dialect.Transcript, slots[len(slots)-1], false).Notes; !slices.Equal(got, []string{"branch"}) {
 		t.Errorf("notes behind a rewind: got %v", got)
 	}
 }
@@ -298,7 +298,10 @@ func TestEventLog_InfoAndIDs(t *testing.T) {
 		{`{"event_id":5}`, "", nil},
 		{output("9"), "9", nil}, // inside a line of two
 	} {
-		id, places, ok := r.Held([]byte(tc.entry))
+		id, places, ok, err := r.Held([]byte(tc.entry))
+		if err != nil {
+			t.Fatal(err)
+		}
 		var at []uint64
 		for _, p := range places {
 			at = append(at, p.Sequence)
@@ -345,7 +348,7 @@ func TestEventLog_OversizedRecords(t *testing.T) {
 	if got, want := texts(t, r, data, dialect.Transcript), "a [oversized] [oversized] [oversized] [oversized]"; got != want {
 		t.Errorf("transcript: got %q, want %q", got, want)
 	}
-	if _, held, _ := r.Held([]byte(`{"event_id":"c"}`)); len(held) != 1 || held[0].Sequence != 3 {
+	if _, held, _, _ := r.Held([]byte(`{"event_id":"c"}`)); len(held) != 1 || held[0].Sequence != 3 {
 		t.Errorf("held: got %v", held)
 	}
 }
@@ -388,10 +391,10 @@ func golden(t *testing.T, r *replay.Replay, data []byte) string {
 	w := dialect.NewWindow(bytes.NewReader(data))
 	var b strings.Builder
 	for _, v := range bothViews {
-		view := r.View(v)
-		fmt.Fprintf(&b, "%v: %d messages\n", v, len(view.Slots))
-		for _, s := range view.Slots {
-			body := view.Body(s, true)
+		slots := slotsOf(t, r, v)
+		fmt.Fprintf(&b, "%v: %d messages\n", v, len(slots))
+		for _, s := range slots {
+			body := bodyOf(t, r, v, s, true)
 			fmt.Fprintf(&b, "%d.%d %v %s\n", body.Sequence, s.Part, body.Notes, render(t, body, w))
 		}
 	}
@@ -419,7 +422,7 @@ func TestEventLog_GrowsByAnyCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := b.Bytes()
-	if list, _ := online(t, data).Diagnostics(); len(list) > 0 {
+	if list := findings(t, online(t, data)); len(list) > 0 {
 		t.Fatalf("the log is not clean: %v", list)
 	}
 	ends := recordEnds(data)

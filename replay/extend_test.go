@@ -53,7 +53,7 @@ func TestDelta_Cut(t *testing.T) {
 			extend(t, r, data)
 			for _, v := range bothViews {
 				want := [2]dialect.Cut{tc.transcript, tc.context}[v]
-				if got := r.Delta(v, seq).Cut; got != want {
+				if got := deltaOf(t, r, v, seq).Cut; got != want {
 					t.Errorf("%v: cut: got %+v, want %+v", v, got, want)
 				}
 				got, _ := apply(t, r, dialect.NewWindow(bytes.NewReader(data)), v, seq, client[v])
@@ -82,11 +82,11 @@ func TestExtend_LateHeaderReadsAnew(t *testing.T) {
 	if got, want := texts(t, r, data, dialect.Context), "b c"; got != want {
 		t.Errorf("as version 3: got %q, want %q", got, want)
 	}
-	d := r.Delta(dialect.Context, 3)
+	d := deltaOf(t, r, dialect.Context, 3)
 	if want := (dialect.Cut{Reason: dialect.ReasonHeader}); d.Cut != want {
 		t.Errorf("cut: got %+v, want %+v", d.Cut, want)
 	}
-	if d := r.Delta(dialect.Context, 4); d.Cut.Keep != dialect.All {
+	if d := deltaOf(t, r, dialect.Context, 4); d.Cut.Keep != dialect.All {
 		t.Errorf("cut after the header: got %+v", d.Cut)
 	}
 	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5}, seen); diff != "" {
@@ -270,13 +270,14 @@ func TestView_StaysWhileTheReplayGrows(t *testing.T) {
 	data := file(lines...)
 	r := online(t, data)
 	type old struct {
-		got, want []dialect.Slot
+		got  dialect.Slots
+		want []dialect.Slot
 	}
 	var views []old
 	for i := range 200 {
 		for _, v := range bothViews {
-			s := r.View(v).Slots
-			views = append(views, old{s, slices.Clone(s)})
+			s := viewOf(t, r, v).Slots
+			views = append(views, old{s, s.AppendTo(nil, 0, s.Len())})
 		}
 		parent := "b"
 		if i%3 > 0 {
@@ -286,8 +287,8 @@ func TestView_StaysWhileTheReplayGrows(t *testing.T) {
 		extend(t, r, data)
 	}
 	for i, v := range views {
-		if !slices.Equal(v.got, v.want) {
-			t.Fatalf("view %d: got %v, want %v", i, v.got, v.want)
+		if got := v.got.AppendTo(nil, 0, v.got.Len()); !slices.Equal(got, v.want) {
+			t.Fatalf("view %d: got %v, want %v", i, got, v.want)
 		}
 	}
 }
@@ -308,9 +309,9 @@ func TestReplay_ReadersBesideExtend(t *testing.T) {
 			w := dialect.NewWindow(bytes.NewReader(data))
 			for {
 				for _, v := range bothViews {
-					d := r.Delta(v, r.Head().Sequence/2)
-					for _, s := range d.Slots {
-						render(t, r.Bodies(v).Body(s, true), w)
+					d := deltaOf(t, r, v, r.Head().Sequence/2)
+					for _, s := range d.Slots.All() {
+						render(t, bodyOf(t, r, v, s, true), w)
 					}
 					if p, ok, err := r.Preview(v, w); err != nil || (ok && p.Body != nil && p.Body.Sequence == 0) {
 						t.Errorf("Preview: got %+v %v", p, err)

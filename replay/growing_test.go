@@ -49,7 +49,7 @@ func TestGrowing_Counters(t *testing.T) {
 				for _, v := range bothViews {
 					r := load(replay.Source{ReaderAt: bytes.NewReader(data), Size: st.Size, Stamp: st})
 					want := 2 * (i + 1)
-					if got := len(r.View(v).Slots); got != want {
+					if got := len(slotsOf(t, r, v)); got != want {
 						t.Fatalf("prompt %d, view %v: got %d messages, want %d", i, v, got, want)
 					}
 				}

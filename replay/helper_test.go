@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
+	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // tb is what helpers need of a *testing.T or a *rapid.T.
@@ -23,6 +26,9 @@ var bothViews = []dialect.View{dialect.Transcript, dialect.Context}
 // buildWith replays a whole file.
 func buildWith(t tb, data []byte, opt replay.Options) *replay.Replay {
 	t.Helper()
+	if opt.Pages == nil && len(data) < tightBytes {
+		opt.Pages = tightPages
+	}
 	r, err := replay.Build(context.Background(), bytes.NewReader(data), int64(len(data)), opt)
 	if err != nil {
 		t.Fatalf("Build: %v", err)
@@ -37,6 +43,36 @@ func build(t tb, data []byte) *replay.Replay {
 }
 
 // online replays a whole file as the daemon does.
+// tightBytes bounds the files whose index is held in tightPages.
+const tightBytes = 32 << 10
+
+// tightPages lets nothing stay in memory that may leave it, and has pages of a
+// few entries: what the rules give must not depend on where the index is.
+var tightPages = pages.NewPool(pages.Options{
+	Bytes: 1, PageBytes: 96, Open: func() (pages.Store, error) { return &memStore{}, nil },
+})
+
+// memStore is a paging file in memory.
+type memStore struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (s *memStore) WriteAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := int(off) + len(p); n > len(s.data) {
+		s.data = append(s.data, make([]byte, n-len(s.data))...)
+	}
+	return copy(s.data[off:], p), nil
+}
+
+func (s *memStore) ReadAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return copy(p, s.data[off:]), nil
+}
+
 func online(t tb, data []byte) *replay.Replay {
 	t.Helper()
 	return buildWith(t, data, replay.Options{})
@@ -72,10 +108,54 @@ func slotMessages(t tb, r *replay.Replay, data []byte, v dialect.View) []string 
 func renderView(t tb, r *replay.Replay, v dialect.View, w *dialect.Window) []string {
 	t.Helper()
 	var out []string
-	for _, s := range r.View(v).Slots {
-		out = append(out, render(t, r.Bodies(v).Body(s, true), w))
+	for _, s := range slotsOf(t, r, v) {
+		out = append(out, render(t, bodyOf(t, r, v, s, true), w))
 	}
 	return out
+}
+
+// viewOf is a view at the head.
+func viewOf(t tb, r *replay.Replay, v dialect.View) replay.View {
+	t.Helper()
+	view, err := r.View(v)
+	if err != nil {
+		t.Fatalf("%v: %v", v, err)
+	}
+	return view
+}
+
+// slotsOf are the slots of a view at the head.
+func slotsOf(t tb, r *replay.Replay, v dialect.View) []dialect.Slot {
+	t.Helper()
+	view := viewOf(t, r, v)
+	return view.Slots.AppendTo(nil, 0, view.Slots.Len())
+}
+
+func bodyOf(t tb, r *replay.Replay, v dialect.View, s dialect.Slot, amended bool) dialect.Body {
+	t.Helper()
+	b, err := r.Bodies(v).Body(s, amended)
+	if err != nil {
+		t.Fatalf("%v: body of %v: %v", v, s, err)
+	}
+	return b
+}
+
+func deltaOf(t tb, r *replay.Replay, v dialect.View, after uint64) replay.Delta {
+	t.Helper()
+	d, err := r.Delta(v, after)
+	if err != nil {
+		t.Fatalf("%v after %d: %v", v, after, err)
+	}
+	return d
+}
+
+func findings(t tb, r *replay.Replay) []jsonl.Diagnostic {
+	t.Helper()
+	list, _, err := r.Diagnostics()
+	if err != nil {
+		t.Fatalf("Diagnostics: %v", err)
+	}
+	return list
 }
 
 // messages are slotMessages without those that an edit leaves out.
@@ -116,7 +196,10 @@ func texts(t tb, r *replay.Replay, data []byte, v dialect.View) string {
 }
 
 func codesOf(r *replay.Replay) string {
-	list, _ := r.Diagnostics()
+	list, _, err := r.Diagnostics()
+	if err != nil {
+		return err.Error()
+	}
 	var out []string
 	for _, d := range list {
 		out = append(out, fmt.Sprintf("%s@%d", d.Code, d.Line))

@@ -323,7 +323,7 @@ func gist(t *testing.T, m []byte) [2]string {
 
 func checkCodes(t *testing.T, r *replay.Replay, tc damage) {
 	t.Helper()
-	got, _ := r.Diagnostics()
+	got := findings(t, r)
 	left := slices.Clone(got)
 	for _, want := range tc.Want.Diagnostics {
 		names := codes[want[0].(string)]

@@ -8,6 +8,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 	Hole func(offset int64) (wait bool)
 	// Counters, if set, are counted up.
 	Counters *Counters
+	// Pages bounds what indexes hold in memory; nil: no bound.
+	Pages *pages.Pool
 }
 
 // Record is what Observe sees of a line.
@@ -121,6 +124,7 @@ type reading struct {
 	family      dialect.Family // nil: unknown
 	asleep      *asleep        // not nil: of the records only this is known
 	final       bool           // detection is over
+	space       *pages.Space   // of the session
 	session     dialect.Session
 	floor       uint64 // readers at an earlier sequence hold nothing that stands
 	head        stamp.Point
@@ -161,16 +165,38 @@ func newReplay(opt Options) *Replay {
 	if opt.Counters == nil {
 		opt.Counters = new(Counters)
 	}
-	return &Replay{opt: opt, reading: newReading(nil, 0)}
+	return &Replay{opt: opt, reading: opt.newReading(nil, 0)}
 }
 
 // newReading is what is known before the first byte.
-func newReading(f dialect.Family, hint int) reading {
-	r := reading{family: f, final: f != nil, head: stamp.Start, digest: stamp.NewDigest(), tail: Tail{State: TailClean}}
+func (o *Options) newReading(f dialect.Family, hint int) reading {
+	r := reading{
+		family: f, final: f != nil, head: stamp.Start, digest: stamp.NewDigest(), tail: Tail{State: TailClean},
+		space: o.Pages.NewSpace(),
+	}
 	if f != nil {
-		r.session = f.New(hint)
+		r.session = f.New(hint, r.space)
 	}
 	return r
+}
+
+// edit locks the reading for a change of what the dialect holds.
+func (r *Replay) edit() (done func()) {
+	r.mu.Lock()
+	space := r.space
+	space.Lock()
+	return func() {
+		space.Unlock()
+		r.mu.Unlock()
+	}
+}
+
+// Lost reports whether a page of the index could not be read again: the replay
+// is of no use any more, and its methods return errors.
+func (r *Replay) Lost() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.space.Lost()
 }
 
 // Head is the end of the last complete record read.
@@ -237,6 +263,7 @@ func (r *Replay) Bytes() int64 {
 func (r *Replay) Info(w *dialect.Window) (in dialect.Info, ok bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.asleep != nil {
 		return r.asleep.info, true, nil
 	}
@@ -248,9 +275,10 @@ func (r *Replay) Info(w *dialect.Window) (in dialect.Info, ok bool, err error) {
 }
 
 // State returns the turn state at the head.
-func (r *Replay) State(w *dialect.Window) (dialect.State, error) {
+func (r *Replay) State(w *dialect.Window) (st dialect.State, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.asleep != nil {
 		return r.asleep.turn, nil
 	}
@@ -261,9 +289,10 @@ func (r *Replay) State(w *dialect.Window) (dialect.State, error) {
 }
 
 // Leaf returns the id of the entry at the head, "" if there is none.
-func (r *Replay) Leaf(w *dialect.Window) (string, error) {
+func (r *Replay) Leaf(w *dialect.Window) (id string, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.asleep != nil {
 		return r.asleep.leaf, nil
 	}
@@ -275,13 +304,15 @@ func (r *Replay) Leaf(w *dialect.Window) (string, error) {
 
 // Held returns where objects with the entry's id stand; ok is false in
 // dialects without ids.
-func (r *Replay) Held(entry []byte) (id string, held []dialect.Place, ok bool) {
+func (r *Replay) Held(entry []byte) (id string, held []dialect.Place, ok bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.session == nil {
-		return "", nil, false
+		return "", nil, false, nil
 	}
-	return r.session.Held(entry)
+	id, held, ok = r.session.Held(entry)
+	return id, held, ok, nil
 }
 
 // Decided reports whether the dialect is final: a file that is still short

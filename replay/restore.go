@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 )
 
@@ -98,12 +99,13 @@ func (r *Replay) wake(ctx context.Context, src io.ReaderAt) error {
 }
 
 // DiagnosticsCount is the number of findings at the head.
-func (r *Replay) DiagnosticsCount() int {
+func (r *Replay) DiagnosticsCount() (n int, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.asleep != nil {
-		return r.asleep.diagnostics
+		return r.asleep.diagnostics, nil
 	}
 	list, _ := r.diagnosticsLocked()
-	return len(list)
+	return len(list), nil
 }

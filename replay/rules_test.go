@@ -163,7 +163,7 @@ func TestRules_RetainedCount(t *testing.T) {
 			if !found {
 				t.Error("no summary")
 			}
-			view := len(r.View(dialect.Context).Slots)
+			view := len(slotsOf(t, r, dialect.Context))
 			if info, _, _ := r.Info(dialect.NewWindow(bytes.NewReader(tc.data))); info.Messages[dialect.Context] != view {
 				t.Errorf("Info counts %d, the view has %d", info.Messages[dialect.Context], view)
 			}
@@ -324,7 +324,10 @@ func TestRules_HeldByID(t *testing.T) {
 		{"another header", `{"type":"session","id":"s2"}`, "s2", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			id, held, ok := r.Held([]byte(tc.entry))
+			id, held, ok, err := r.Held([]byte(tc.entry))
+			if err != nil {
+				t.Fatal(err)
+			}
 			if id != tc.id || !ok {
 				t.Errorf("got id %q %v, want %q", id, ok, tc.id)
 			}
@@ -334,7 +337,7 @@ func TestRules_HeldByID(t *testing.T) {
 		})
 	}
 	old := file(header(1), v1(user("a", "")))
-	if _, _, ok := online(t, old).Held([]byte(user("a", ""))); ok {
+	if _, _, ok, _ := online(t, old).Held([]byte(user("a", ""))); ok {
 		t.Error("version 1: got ok, but it has no ids")
 	}
 }
@@ -344,8 +347,8 @@ func TestRules_Notes(t *testing.T) {
 	data = append(data, user("f", "e")...)
 	r := build(t, data)
 	var got []string
-	for _, s := range r.View(dialect.Transcript).Slots {
-		b := r.Bodies(dialect.Transcript).Body(s, false)
+	for _, s := range slotsOf(t, r, dialect.Transcript) {
+		b := bodyOf(t, r, dialect.Transcript, s, false)
 		got = append(got, fmt.Sprint(b.Sequence, b.Notes))
 	}
 	want := []string{"2 []", "3 []", "6 [branch]", "7 [salvaged]", "8 [provisional]"}
@@ -373,7 +376,7 @@ func TestRules_OversizedRecords(t *testing.T) {
 	if want := (replay.Counts{Records: 7, Entries: 5, Malformed: 1, NonObject: 1, Oversized: 3}); c != want {
 		t.Errorf("got %+v, want %+v", c, want)
 	}
-	_, held, _ := r.Held([]byte(`{"id":"big"}`))
+	_, held, _, _ := r.Held([]byte(`{"id":"big"}`))
 	ends := recordEnds(data)
 	if want := []dialect.Place{{Sequence: 3, Offset: int64(ends[2]), Bytes: int64(ends[3] - ends[2] - 1)}}; !cmp.Equal(held, want) {
 		t.Errorf("held: got %v, want %v", held, want)
@@ -405,10 +408,10 @@ func TestRules_ChildUsage(t *testing.T) {
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", v, diff)
 		}
-		if diff := cmp.Diff([]dialect.Amendment{{Index: 0, Sequence: 5}}, r.Delta(v, 4).Amendments); diff != "" {
+		if diff := cmp.Diff([]dialect.Amendment{{Index: 0, Sequence: 5}}, deltaOf(t, r, v, 4).Amendments); diff != "" {
 			t.Errorf("%v: amendments after 4 (-want +got):\n%s", v, diff)
 		}
-		if got := r.Delta(v, 5).Amendments; len(got) != 0 {
+		if got := deltaOf(t, r, v, 5).Amendments; len(got) != 0 {
 			t.Errorf("%v: amendments after 5: got %v", v, got)
 		}
 	}

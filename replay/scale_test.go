@@ -123,7 +123,7 @@ func TestScale_OddShapes(t *testing.T) {
 				grown.View(dialect.Context)
 			}
 			for _, r := range []*replay.Replay{whole, grown} {
-				tr, ctx := len(r.View(dialect.Transcript).Slots), len(r.View(dialect.Context).Slots)
+				tr, ctx := len(slotsOf(t, r, dialect.Transcript)), len(slotsOf(t, r, dialect.Context))
 				if tc.transcript > 0 && (tr != tc.transcript || ctx != tc.context) {
 					t.Errorf("got %d and %d slots, want %d and %d", tr, ctx, tc.transcript, tc.context)
 				}
@@ -171,9 +171,9 @@ func TestScale_LiveAppends(t *testing.T) {
 		if err := r.Extend(t.Context(), src, int64(len(data))); err != nil {
 			t.Fatal(err)
 		}
-		d := r.Delta(dialect.Transcript, uint64(i)+1)
-		if d.Cut.Keep != dialect.All || len(d.Slots) != i+1 {
-			t.Fatalf("append %d: got cut %+v, %d slots", i, d.Cut, len(d.Slots))
+		d := deltaOf(t, r, dialect.Transcript, uint64(i)+1)
+		if d.Cut.Keep != dialect.All || int(d.Slots.Len()) != i+1 {
+			t.Fatalf("append %d: got cut %+v, %d slots", i, d.Cut, d.Slots.Len())
 		}
 	}
 	if want := len(data) - size; read != want {
@@ -318,7 +318,7 @@ func TestScale_EventLogs(t *testing.T) {
 				}
 			}
 			for _, v := range bothViews {
-				if got, want := len(r.View(v).Slots), len(fresh.View(v).Slots); got != want {
+				if got, want := len(slotsOf(t, r, v)), len(slotsOf(t, fresh, v)); got != want {
 					t.Errorf("%v: got %d slots, want %d", v, got, want)
 				}
 			}

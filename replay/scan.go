@@ -10,6 +10,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 )
 
@@ -41,7 +42,7 @@ func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error 
 		case err != nil:
 			return err
 		case f != nil:
-			return r.again(ctx, src, size, newReading(f, 0))
+			return r.again(ctx, src, size, r.opt.newReading(f, 0))
 		}
 		r.mu.Lock()
 		r.final = final
@@ -63,7 +64,7 @@ func (r *Replay) restarted(err error) (next reading, ok bool) {
 	if !errors.As(err, &restart) {
 		return reading{}, false
 	}
-	next = newReading(r.family, restart.Hint)
+	next = r.opt.newReading(r.family, restart.Hint)
 	next.floor = r.head.Sequence + 1
 	return next, true
 }
@@ -228,8 +229,8 @@ func (s *scanner) probe() *jsonl.Scanner {
 // piece takes some batches of records under the lock and commits them.
 func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err error) {
 	r := s.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.edit()()
+	defer pages.Catch(&err)
 	start := r.head.Offset
 	for more = true; more && err == nil && r.head.Offset-start < pieceBytes; {
 		more, err = s.batch(next())

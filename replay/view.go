@@ -9,13 +9,14 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 )
 
 // View is a message view at a cut. It stays as it is while the replay grows.
 type View struct {
 	Cut         stamp.Point
-	Slots       []dialect.Slot
+	Slots       dialect.Slots
 	Amendments  []dialect.Amendment // all of them, by index
 	Diagnostics int
 	Bodies
@@ -31,10 +32,19 @@ type Bodies struct {
 }
 
 // Body describes a slot's message.
-func (b Bodies) Body(s dialect.Slot, amended bool) dialect.Body {
+func (b Bodies) Body(s dialect.Slot, amended bool) (body dialect.Body, err error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.session.Body(b.view, s, amended)
+	defer pages.Catch(&err)
+	return b.session.Body(b.view, s, amended), nil
+}
+
+// BodyAt describes the message of a view's i-th slot.
+func (b Bodies) BodyAt(slots *dialect.Slots, i int, amended bool) (s dialect.Slot, body dialect.Body, err error) {
+	if s, err = slots.Get(int32(i)); err == nil {
+		body, err = b.Body(s, amended)
+	}
+	return s, body, err
 }
 
 // Bodies returns what makes the messages of a view's slots.
@@ -47,21 +57,21 @@ func (r *Replay) Bodies(v dialect.View) Bodies {
 func (r *Replay) bodiesLocked(v dialect.View) Bodies { return Bodies{&r.mu, r.session, v} }
 
 // Slots returns a view's slots at the head, without what else a View has.
-func (r *Replay) Slots(v dialect.View) ([]dialect.Slot, Bodies) {
-	r.mu.Lock() // Slots may compute
-	defer r.mu.Unlock()
-	if r.session == nil {
-		return nil, r.bodiesLocked(v)
+func (r *Replay) Slots(v dialect.View) (slots dialect.Slots, bodies Bodies, err error) {
+	defer r.edit()() // Slots may compute
+	defer pages.Catch(&err)
+	if r.session != nil {
+		r.countCutoff(v)
+		slots = r.session.Slots(v)
 	}
-	r.countCutoff(v)
-	return r.session.Slots(v), r.bodiesLocked(v)
+	return slots, r.bodiesLocked(v), nil
 }
 
 // View returns a view at the head.
-func (r *Replay) View(v dialect.View) View {
-	r.mu.Lock() // Slots may compute
-	defer r.mu.Unlock()
-	out := View{Cut: r.head, Bodies: r.bodiesLocked(v)}
+func (r *Replay) View(v dialect.View) (out View, err error) {
+	defer r.edit()() // Slots may compute
+	defer pages.Catch(&err)
+	out = View{Cut: r.head, Bodies: r.bodiesLocked(v)}
 	if r.session != nil {
 		r.countCutoff(v)
 		out.Slots = r.session.Slots(v)
@@ -69,7 +79,7 @@ func (r *Replay) View(v dialect.View) View {
 	}
 	list, _ := r.diagnosticsLocked()
 	out.Diagnostics = len(list)
-	return out
+	return out, nil
 }
 
 // Delta is the change of a view from an earlier sequence to the head.
@@ -77,18 +87,18 @@ type Delta struct {
 	Head       stamp.Point
 	Digest     *stamp.Digest // at the head
 	Cut        dialect.Cut
-	Slots      []dialect.Slot      // all at the head
+	Slots      dialect.Slots       // all at the head
 	Amendments []dialect.Amendment // those that came after the sequence
 	Bodies
 }
 
 // Delta tells what changed a view since the record with the sequence.
-func (r *Replay) Delta(v dialect.View, after uint64) Delta {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := Delta{Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All}, Bodies: r.bodiesLocked(v)}
+func (r *Replay) Delta(v dialect.View, after uint64) (d Delta, err error) {
+	defer r.edit()()
+	defer pages.Catch(&err)
+	d = Delta{Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All}, Bodies: r.bodiesLocked(v)}
 	if r.session == nil {
-		return d
+		return d, nil
 	}
 	r.countCutoff(v)
 	d.Slots = r.session.Slots(v)
@@ -97,7 +107,7 @@ func (r *Replay) Delta(v dialect.View, after uint64) Delta {
 	if after < r.floor {
 		d.Cut = dialect.Cut{Keep: 0, Reason: dialect.ReasonHeader}
 	}
-	return d
+	return d, nil
 }
 
 // Preview tells what the provisional tail would do to a view at the head; ok
@@ -105,6 +115,7 @@ func (r *Replay) Delta(v dialect.View, after uint64) Delta {
 func (r *Replay) Preview(v dialect.View, w *dialect.Window) (p dialect.Preview, ok bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
 	if r.session == nil || r.tail.State != TailProvisional || r.tail.Bytes > r.previewBytesMax() {
 		return p, false, nil
 	}
@@ -150,10 +161,12 @@ func (r *Replay) Verify(src io.ReaderAt, p stamp.Point) (*stamp.Digest, error) {
 
 // Diagnostics returns the findings at the head by line, and whether there
 // were more than are held.
-func (r *Replay) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
+func (r *Replay) Diagnostics() (list []jsonl.Diagnostic, truncated bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.diagnosticsLocked()
+	defer pages.Catch(&err)
+	list, truncated = r.diagnosticsLocked()
+	return list, truncated, nil
 }
 
 func (r *Replay) diagnosticsLocked() (list []jsonl.Diagnostic, truncated bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sessiond/engine/vfs"
+	"sessiond/replay/pages"
 	"sessiond/replay/report"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
@@ -21,6 +23,7 @@ import (
 type inspectOptions struct {
 	*rootOptions
 	recordBytesMax int64
+	indexMemory    byteSize
 }
 
 const inspectLong = `inspect explains session files offline. It opens them for reading only: it
@@ -39,7 +42,7 @@ Exit codes of inspect FILE and inspect check, the first that is true of any file
   0  none of these`
 
 func newInspectCommand(root *rootOptions) *cobra.Command {
-	o := &inspectOptions{rootOptions: root}
+	o := &inspectOptions{rootOptions: root, indexMemory: pages.DefaultBytes}
 	cmd := &cobra.Command{
 		Use:     "inspect FILE",
 		Short:   "Explain session files offline",
@@ -52,6 +55,7 @@ func newInspectCommand(root *rootOptions) *cobra.Command {
 	}
 	cmd.PersistentFlags().Int64Var(&o.recordBytesMax, "record-bytes-max", 64<<20,
 		"records over so many bytes are not held in memory; message views show a marker")
+	cmd.PersistentFlags().Var(&o.indexMemory, "index-memory-bytes", indexMemoryUsage)
 	cmd.AddCommand(
 		newInspectCheckCommand(o),
 		newInspectTranscriptCommand(o),
@@ -67,7 +71,25 @@ func (o *inspectOptions) report(cmd *cobra.Command) (report.Options, error) {
 	if o.recordBytesMax <= 0 {
 		return report.Options{}, usageErrorf(cmd, "--record-bytes-max %d, want at least 1", o.recordBytesMax)
 	}
-	return report.Options{RecordBytesMax: o.recordBytesMax, Now: time.Now(), Cursor: offlineCursor}, nil
+	return report.Options{
+		RecordBytesMax: o.recordBytesMax, Now: time.Now(), Cursor: offlineCursor,
+		Pages: pages.NewPool(pages.Options{Bytes: int64(o.indexMemory), Open: openScratch}),
+	}, nil
+}
+
+const indexMemoryUsage = "memory for record indexes; beyond, they wait in a file without a name"
+
+// openScratch makes a paging file where large temporary files belong: a
+// folder for small ones is often one in memory.
+func openScratch() (pages.Store, error) {
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		return vfs.OS{}.Scratch(dir)
+	}
+	f, err := vfs.OS{}.Scratch("/var/tmp")
+	if err != nil {
+		return vfs.OS{}.Scratch(os.TempDir())
+	}
+	return f, nil
 }
 
 // begin returns how a form of inspect prints and reads.

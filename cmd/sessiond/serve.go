@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sessiond/engine"
+	"sessiond/replay/pages"
 	"sessiond/wire"
 )
 
@@ -23,6 +24,7 @@ type serveOptions struct {
 	sessionsDir string
 	roots       []string
 	replayCache byteSize
+	indexMemory byteSize
 	chunk       byteSize
 	chunkMemory byteSize
 	spillDir    string
@@ -56,7 +58,7 @@ Exit code 8: another daemon holds the state folder or the socket.`
 
 func newServeCommand(root *rootOptions) *cobra.Command {
 	o := &serveOptions{
-		rootOptions: root, replayCache: engine.DefaultReplayCacheBytes, chunk: wire.ChunkBytes, chunkMemory: 4 << 20, spill: 1 << 30, recordMax: 64 << 20,
+		rootOptions: root, replayCache: engine.DefaultReplayCacheBytes, chunk: wire.ChunkBytes, chunkMemory: 4 << 20, indexMemory: pages.DefaultBytes, spill: 1 << 30, recordMax: 64 << 20,
 	}
 	cmd := &cobra.Command{
 		Use:     "serve",
@@ -74,6 +76,7 @@ func newServeCommand(root *rootOptions) *cobra.Command {
 	f.Var(&o.chunkMemory, "chunk-memory-bytes", "packed chunks held in memory for one view of a session; beyond, they go to the spill folder")
 	f.StringVar(&o.spillDir, "spill-dir", "", "folder of packed chunks, this daemon's alone (default spill in the state folder)")
 	f.Var(&o.spill, "spill-bytes", "size of all files in the spill folder; 0: none are written, and chunks are packed each time")
+	f.Var(&o.indexMemory, "index-memory-bytes", indexMemoryUsage)
 	f.Var(&o.recordMax, "record-bytes-max", "longer records are never held in memory; message views show a marker")
 	f.Int64Var(&o.maxRecords, "max-replay-records", 0, "message views made of more records fail; 0: no limit")
 	f.Var(&o.maxBytes, "max-replay-bytes", "message views made of more bytes fail; 0: no limit")
@@ -146,7 +149,7 @@ func (o *serveOptions) engine(cmd *cobra.Command) (engine.Options, error) {
 	opt := engine.Options{
 		Version: buildVersion().Version, ReplayCacheBytes: int64(o.replayCache), RecordBytesMax: int64(o.recordMax),
 		ChunkBytes: int(o.chunk), ChunkMemoryBytes: int64(o.chunkMemory), SpillBytes: int64(o.spill), Polling: o.poll,
-		MaxReplayRecords: o.maxRecords, MaxReplayBytes: int64(o.maxBytes),
+		IndexMemoryBytes: int64(o.indexMemory), MaxReplayRecords: o.maxRecords, MaxReplayBytes: int64(o.maxBytes),
 	}
 	if o.spill == 0 {
 		opt.SpillBytes = -1
@@ -254,7 +257,7 @@ func (o *serveOptions) knownRoots() []engine.Root {
 // Memory of a daemon that has nothing to do beside it: collect early, and
 // earlier still near the limit. GOGC and GOMEMLIMIT win.
 const (
-	gcPercent         = 50
+	gcPercent         = 25
 	memoryBytesWanted = 96 << 20 // beside a larger replay cache
 )
 

@@ -63,6 +63,22 @@ func open(path string, flags int) (File, error) {
 	return &osFile{f}, nil
 }
 
+// Scratch implements FS. Where the file system makes no file without a name,
+// the name is taken away at once.
+func (OS) Scratch(dir string) (Scratch, error) {
+	if f, err := unnamed(dir); err == nil {
+		return f, nil
+	}
+	f, err := os.CreateTemp(dir, ".scratch-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // Stat implements FS.
 func (OS) Stat(path string) (Info, error) { return infoOf(os.Stat(path)) }
 

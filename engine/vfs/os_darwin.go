@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -17,3 +18,5 @@ func tryLock(fd uintptr) error { return unix.Flock(int(fd), unix.LOCK_EX|unix.LO
 func ctimeNano(st *syscall.Stat_t) int64 { return st.Ctimespec.Nano() }
 
 func typeName(st *unix.Statfs_t) string { return unix.ByteSliceToString(st.Fstypename[:]) }
+
+func unnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }

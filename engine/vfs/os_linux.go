@@ -48,3 +48,8 @@ var typeNames = map[uint32]string{
 }
 
 func typeName(st *unix.Statfs_t) string { return typeNames[uint32(st.Type)] }
+
+// unnamed opens a file that has no name and gets none.
+func unnamed(dir string) (*os.File, error) {
+	return os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+}

@@ -20,6 +20,8 @@ type FS interface {
 	// Create makes a new file for reading and appending and fails where the
 	// name exists. The directory entry is durable only after SyncDir.
 	Create(path string, mode fs.FileMode) (File, error)
+	// Scratch makes a file without a name on the device of a folder.
+	Scratch(dir string) (Scratch, error)
 	// Stat follows symbolic links.
 	Stat(path string) (Info, error)
 	// Lstat does not follow the last element.
@@ -44,6 +46,14 @@ type FS interface {
 	// Free is how many bytes this user may still write to the file system
 	// that holds path, and its size.
 	Free(path string) (free, total int64, err error)
+}
+
+// Scratch is a file without a name, for what is worth nothing when the process
+// ends. Reads and writes are safe for concurrent use.
+type Scratch interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
 }
 
 // File is one open file. ReadAt, Datasync and Close are safe for concurrent

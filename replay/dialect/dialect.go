@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // View is a message view.
@@ -51,6 +52,9 @@ type Slot struct {
 	Entry int32
 	Part  uint8
 }
+
+// Slots are the slots of a view, in order.
+type Slots = pages.List[Slot]
 
 // Body says how to make a slot's message.
 type Body struct {
@@ -173,8 +177,8 @@ type Session interface {
 
 	// Slots returns the view's slots at the head. It may compute them, and
 	// excludes everything else like Add; once called, Add and Commit keep
-	// them up to date.
-	Slots(v View) []Slot
+	// them up to date. What it returned before stays as it is.
+	Slots(v View) Slots
 	// Keep returns how many of the slots that the view had after a sequence
 	// stand at the head at the most; All when nothing was cut since.
 	Keep(v View, after uint64) Cut
@@ -227,8 +231,10 @@ type Family interface {
 	// Envelope reports whether an object carries all members of an entry or
 	// header, so that salvage may believe in it. Keys apply.
 	Envelope(s *jsonl.Scan, text []byte) bool
-	// New starts the understanding of a file; hint is 0 or a Restart's.
-	New(hint int) Session
+	// New starts the understanding of a file; hint is 0 or a Restart's. What it
+	// holds a record is in the space, which is locked during Add, Commit and
+	// Slots; a page that is lost panics as package pages has it.
+	New(hint int, space *pages.Space) Session
 	// Detect looks at the n-th object, from 0, of a file of which no family
 	// was sure yet. Keys do not apply; jsonl.Get does.
 	Detect(n int, object []byte) bool

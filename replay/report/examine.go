@@ -36,9 +36,8 @@ type Check struct {
 // Examine reads a file and looks at every line.
 func Examine(ctx context.Context, f File, opt Options) (*Check, error) {
 	c := &Check{Path: f.Path, Bytes: f.Size, file: f, opt: opt}
-	r, w, err := read(ctx, f.Source, f, replay.Options{
-		RecordBytesMax: opt.RecordBytesMax,
-		Diagnostics:    func(jsonl.Diagnostic) { c.lines++ },
+	r, w, err := opt.read(ctx, f.Source, f, replay.Options{
+		Diagnostics: func(jsonl.Diagnostic) { c.lines++ },
 	})
 	if err != nil {
 		return nil, err
@@ -52,7 +51,9 @@ func Examine(ctx context.Context, f File, opt Options) (*Check, error) {
 	c.Dialect, _ = r.Dialect()
 	c.Tail = Tail{State: tailState(tail, f, opt.Now), Offset: tail.Offset, Bytes: tail.Bytes}
 	c.Health = healthOf(r.Counts(), tail, in.Newer)
-	c.held, _ = r.Diagnostics()
+	if c.held, _, err = r.Diagnostics(); err != nil {
+		return nil, changed(f, err)
+	}
 	c.Truncated = len(c.held)-min(c.lines, DiagnosticsMax) >= DiagnosticsMax
 	return c, nil
 }
@@ -101,7 +102,7 @@ func (c *Check) again(ctx context.Context, held []jsonl.Diagnostic, give func(js
 			cancel()
 		}
 	}
-	r, _, err := read(ctx, c.file.Source, c.file, replay.Options{RecordBytesMax: c.opt.RecordBytesMax, Diagnostics: merge})
+	r, _, err := c.opt.read(ctx, c.file.Source, c.file, replay.Options{Diagnostics: merge})
 	switch {
 	case stop != nil:
 		return nil, stop

@@ -9,6 +9,7 @@ import (
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 )
 
@@ -22,16 +23,17 @@ type File struct {
 
 // Options of a report. The zero value is the default.
 type Options struct {
-	RecordBytesMax int64     // longer records are never held; 0: 64 MiB
-	Now            time.Time // decides whether an unfinished tail is torn; zero: it never is
+	RecordBytesMax int64       // longer records are never held; 0: 64 MiB
+	Pages          *pages.Pool // of the record index; nil: all of it is held
+	Now            time.Time   // decides whether an unfinished tail is torn; zero: it never is
 	// Cursor gives the text form of a place in the file; nil: none is shown.
 	Cursor func(stamp.Point) string
 }
 
 // read replays a whole file as it is now, its provisional tail included. src
 // is what is read; it has the bytes of f.
-func read(ctx context.Context, src io.ReaderAt, f File, opt replay.Options) (*replay.Replay, *dialect.Window, error) {
-	opt.Tail = true
+func (o Options) read(ctx context.Context, src io.ReaderAt, f File, opt replay.Options) (*replay.Replay, *dialect.Window, error) {
+	opt.Tail, opt.RecordBytesMax, opt.Pages = true, o.RecordBytesMax, o.Pages
 	r, err := replay.Build(ctx, src, f.Size, opt)
 	if err != nil {
 		return nil, nil, changed(f, err)

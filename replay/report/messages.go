@@ -22,7 +22,7 @@ type Message struct {
 // of the file and with a provisional tail as the last entry, noted as such.
 // An error of yield ends it. ErrNoMessages: the dialect is not known.
 func EachMessage(ctx context.Context, f File, v dialect.View, opt Options, yield func(Message) error) error {
-	r, w, err := read(ctx, f.Source, f, replay.Options{RecordBytesMax: opt.RecordBytesMax})
+	r, w, err := opt.read(ctx, f.Source, f, replay.Options{})
 	if err != nil {
 		return err
 	}
@@ -30,11 +30,14 @@ func EachMessage(ctx context.Context, f File, v dialect.View, opt Options, yield
 	if name, _ := r.Dialect(); name == replay.Unknown && r.Head().Sequence > 0 {
 		return fmt.Errorf("%s: %w", f.Path, ErrNoMessages)
 	}
-	view := r.View(v)
+	view, err := r.View(v)
+	if err != nil {
+		return changed(f, err)
+	}
 	amended := view.Amendments
 	var buf []byte
 	index := 0
-	for i, slot := range view.Slots {
+	for i := range int(view.Slots.Len()) {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
@@ -42,7 +45,10 @@ func EachMessage(ctx context.Context, f File, v dialect.View, opt Options, yield
 		if changedLater {
 			amended = amended[1:]
 		}
-		b := view.Body(slot, changedLater)
+		_, b, err := view.BodyAt(&view.Slots, i, changedLater)
+		if err != nil {
+			return changed(f, err)
+		}
 		if buf, err = dialect.AppendBody(buf[:0], b, w); err != nil {
 			return changed(f, err)
 		}

@@ -18,7 +18,7 @@ const DiagnosticsMax = replay.DiagnosticsMax
 // Summarize reads a file once, from start to end, and sums it up.
 func Summarize(ctx context.Context, f File, opt Options) (*Summary, error) {
 	t, src := newTally(), newHashing(f.Source)
-	r, w, err := read(ctx, src, f, replay.Options{RecordBytesMax: opt.RecordBytesMax, Observe: t.add})
+	r, w, err := opt.read(ctx, src, f, replay.Options{Observe: t.add})
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func Summarize(ctx context.Context, f File, opt Options) (*Summary, error) {
 	s.Tail = Tail{State: tailState(tail, f, opt.Now), Offset: tail.Offset, Bytes: tail.Bytes}
 	s.counted(r.Counts(), t)
 	s.Time = t.span(f)
-	s.Diagnostics, s.DiagnosticsTruncated = firstFindings(r)
-	return s, nil
+	s.Diagnostics, s.DiagnosticsTruncated, err = firstFindings(r)
+	return s, changed(f, err)
 }
 
 // session fills in what the dialect says.
@@ -84,10 +84,10 @@ func (s *Summary) counted(c replay.Counts, t *tally) {
 }
 
 // firstFindings returns the findings that are listed.
-func firstFindings(r *replay.Replay) (list []jsonl.Diagnostic, truncated bool) {
-	list, truncated = r.Diagnostics()
+func firstFindings(r *replay.Replay) (list []jsonl.Diagnostic, truncated bool, err error) {
+	list, truncated, err = r.Diagnostics()
 	if len(list) > DiagnosticsMax {
-		return list[:DiagnosticsMax], true
+		list, truncated = list[:DiagnosticsMax], true
 	}
-	return append([]jsonl.Diagnostic{}, list...), truncated
+	return append([]jsonl.Diagnostic{}, list...), truncated, err
 }

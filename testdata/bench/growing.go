@@ -204,7 +204,11 @@ func (b *bench) promptsBy(name string) (took time.Duration, err error) {
 			if err != nil {
 				return 0, err
 			}
-			if n := len(r.View(v).Slots); n != 2*(i+1) {
+			view, err := r.View(v)
+			if err != nil {
+				return 0, err
+			}
+			if n := int(view.Slots.Len()); n != 2*(i+1) {
 				return 0, fmt.Errorf("%s: %d messages after prompt %d", name, n, i)
 			}
 		}

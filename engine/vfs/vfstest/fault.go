@@ -14,29 +14,32 @@ type Op string
 
 // The operations that rules and counts know.
 const (
-	OpenRead   Op = "open_read"
-	OpenAppend Op = "open_append"
-	Create     Op = "create"
-	Stat       Op = "stat"
-	Lstat      Op = "lstat"
-	Resolve    Op = "resolve"
-	ReadDir    Op = "read_dir"
-	Link       Op = "link"
-	Rename     Op = "rename"
-	Remove     Op = "remove"
-	MkdirAll   Op = "mkdir_all"
-	SyncDir    Op = "sync_dir"
-	Type       Op = "type"
-	Free       Op = "free"
-	ReadAt     Op = "read_at"
-	Write      Op = "write"
-	Position   Op = "position"
-	Datasync   Op = "datasync"
-	Truncate   Op = "truncate"
-	Allocate   Op = "allocate"
-	Info       Op = "info"
-	TryLock    Op = "try_lock"
-	Close      Op = "close"
+	OpenRead     Op = "open_read"
+	OpenAppend   Op = "open_append"
+	Create       Op = "create"
+	Scratch      Op = "scratch"
+	ReadScratch  Op = "read_scratch"
+	WriteScratch Op = "write_scratch"
+	Stat         Op = "stat"
+	Lstat        Op = "lstat"
+	Resolve      Op = "resolve"
+	ReadDir      Op = "read_dir"
+	Link         Op = "link"
+	Rename       Op = "rename"
+	Remove       Op = "remove"
+	MkdirAll     Op = "mkdir_all"
+	SyncDir      Op = "sync_dir"
+	Type         Op = "type"
+	Free         Op = "free"
+	ReadAt       Op = "read_at"
+	Write        Op = "write"
+	Position     Op = "position"
+	Datasync     Op = "datasync"
+	Truncate     Op = "truncate"
+	Allocate     Op = "allocate"
+	Info         Op = "info"
+	TryLock      Op = "try_lock"
+	Close        Op = "close"
 )
 
 // Always makes a rule hold for good.
@@ -174,6 +177,36 @@ func (f *FS) open(op Op, path string, do func() (vfs.File, error)) (vfs.File, er
 		return nil, err
 	}
 	return &file{File: u, fs: f}, nil
+}
+
+// Scratch implements vfs.FS. Reads and writes of the file fail by the rules of
+// its folder.
+func (f *FS) Scratch(dir string) (vfs.Scratch, error) {
+	return try(f, Scratch, dir, func() (vfs.Scratch, error) {
+		under, err := f.under.Scratch(dir)
+		return &scratch{under, f, dir}, err
+	})
+}
+
+type scratch struct {
+	vfs.Scratch
+	fs  *FS
+	dir string
+}
+
+func (s *scratch) ReadAt(p []byte, off int64) (int, error) {
+	if _, err := s.fs.before(ReadScratch, s.dir); err != nil {
+		return 0, err
+	}
+	return s.Scratch.ReadAt(p, off)
+}
+
+func (s *scratch) WriteAt(p []byte, off int64) (int, error) {
+	if n, err := s.fs.before(WriteScratch, s.dir); err != nil {
+		n, _ = s.Scratch.WriteAt(p[:min(n, len(p))], off)
+		return n, err
+	}
+	return s.Scratch.WriteAt(p, off)
 }
 
 // Stat implements vfs.FS.

@@ -77,7 +77,7 @@ func (s *Session) turnNow() *turn { return &s.turns[len(s.turns)-1] }
 
 // apply lets the next entry of the branch do what it does.
 func (s *Session) apply(i int32, o dialect.Object, id []byte) {
-	e := s.entries.At(i)
+	e := s.entries.Mut(i)
 	switch e.kind {
 	case kindUser:
 		t := turn{calls: int32(len(s.calls)), status: none, reasoning: s.turnNow().reasoning}

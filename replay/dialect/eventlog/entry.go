@@ -107,14 +107,13 @@ func (e *entry) weight(v dialect.View) int32 {
 	return 0
 }
 
-func (e *entry) appendSlots(slots []dialect.Slot, v dialect.View, i int32) []dialect.Slot {
+func (e *entry) appendSlots(slots *dialect.Slots, v dialect.View, i int32) {
 	if e.kind == kindUser && e.flags&flagReasoning != 0 {
-		slots = append(slots, dialect.Slot{Entry: i, Part: partReasoning})
+		slots.Append(dialect.Slot{Entry: i, Part: partReasoning})
 	}
 	if e.weight(v) > 0 {
-		slots = append(slots, dialect.Slot{Entry: i, Part: partMessage})
+		slots.Append(dialect.Slot{Entry: i, Part: partMessage})
 	}
-	return slots
 }
 
 // idHash hashes an event's id or one that names it; 0 stands for none.

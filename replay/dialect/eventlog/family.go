@@ -6,6 +6,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // Family is the event-log family.
@@ -61,7 +62,7 @@ func (Family) Envelope(s *jsonl.Scan, _ []byte) bool {
 }
 
 // New implements dialect.Family; there are no hints.
-func (Family) New(int) dialect.Session { return newSession() }
+func (Family) New(_ int, space *pages.Space) dialect.Session { return newSession(space) }
 
 // Detect implements dialect.Family. An object that has a parent is of a family
 // of trees, whatever else it carries.

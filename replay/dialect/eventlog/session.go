@@ -7,11 +7,13 @@ import (
 	"sessiond/replay/dialect"
 	"sessiond/replay/dialect/tree"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // Session is the understanding of one event log.
 type Session struct {
-	entries tree.Blocks[entry]
+	space   *pages.Space
+	entries pages.List[entry]
 	ids     tree.IDs
 	big     map[int32]int64 // length of entries over the record limit
 
@@ -37,14 +39,16 @@ type Session struct {
 // diagnosticsMax bounds the findings that a session holds.
 const diagnosticsMax = 10_000
 
-func newSession() *Session {
+func newSession(space *pages.Space) *Session {
 	s := &Session{
+		space: space, entries: pages.New[entry](space), ids: tree.NewIDs(space),
 		big: map[int32]int64{}, waiting: map[uint64]int32{}, top: none,
 		pieces: []piece{{0, math.MaxInt32}}, turns: []turn{{status: none, reasoning: none}},
 		named: none, placed: none, title: none,
 	}
 	for v := range s.views {
 		s.views[v].keep = dialect.All
+		s.views[v].slots = pages.New[dialect.Slot](space)
 	}
 	return s
 }
@@ -161,7 +165,6 @@ func (s *Session) report(code jsonl.Code, o dialect.Object, detail string) {
 
 // What the elements of the lists and maps cost, about.
 const (
-	entryBytes       = 40
 	callBytes        = 24
 	mapBytes         = 24
 	turnBytes        = 20
@@ -171,7 +174,7 @@ const (
 
 // Bytes implements dialect.Session.
 func (s *Session) Bytes() int64 {
-	n := s.entries.Room()*entryBytes + s.ids.Bytes() +
+	n := s.entries.Bytes() + s.ids.Bytes() +
 		int64(cap(s.calls))*callBytes + int64(len(s.waiting))*mapBytes + int64(cap(s.turns))*turnBytes
 	for v := range s.views {
 		n += s.views[v].bytes()

@@ -6,17 +6,18 @@ import (
 	"sort"
 
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 )
 
 // view is what a session holds of a message view.
 type view struct {
 	cuts  dialect.Cuts
 	ready bool // slots are kept up to date
-	slots []dialect.Slot
+	slots dialect.Slots
 	keep  int // least keep of the cuts since slots were brought up to date
 }
 
-func (w *view) bytes() int64 { return int64(cap(w.slots))*8 + w.cuts.Bytes() }
+func (w *view) bytes() int64 { return w.slots.Bytes() + w.cuts.Bytes() }
 
 // cut notes that a record left keep slots of a view.
 func (s *Session) cut(v dialect.View, sequence uint64, keep int, reason string) {
@@ -29,39 +30,38 @@ func (s *Session) cut(v dialect.View, sequence uint64, keep int, reason string) 
 func (s *Session) Commit() {
 	for v := range dialect.Views {
 		w := &s.views[v]
-		keep := min(w.keep, len(w.slots))
+		keep := min(w.keep, int(w.slots.Len()))
 		w.keep = dialect.All
 		switch {
 		case !w.ready:
 		case keep == 0:
 			w.slots = s.makeSlots(v)
 		default: // no cut went deeper than the compaction that rules
-			if keep < len(w.slots) {
-				w.slots = w.slots[:keep:keep] // append copies: readers hold the rest
-			}
-			for _, i := range s.after(v, keep) {
-				w.slots = s.entries.At(i).appendSlots(w.slots, v, i)
+			w.slots.Cut(int32(keep))
+			for i := range s.branch(s.behind(v, keep)) {
+				s.entries.At(i).appendSlots(&w.slots, v, i)
 			}
 		}
 	}
+	s.space.Relax()
 }
 
-// after returns the entries of the branch behind the first keep slots of a
-// view, in order.
-func (s *Session) after(v dialect.View, keep int) []int32 {
-	var out []int32
+// behind returns the entry of the branch that follows the first keep slots of
+// a view.
+func (s *Session) behind(v dialect.View, keep int) int32 {
 	n := s.entries.Len()
+	first := n
 	for _, p := range slices.Backward(s.pieces) {
-		for i := min(p.to, n) - 1; i >= p.from; i-- {
-			if s.through(v, i) <= keep {
-				slices.Reverse(out)
-				return out
-			}
-			out = append(out, i)
+		from, to := p.from, min(p.to, n)
+		at := from + int32(sort.Search(int(to-from), func(k int) bool { return s.through(v, from+int32(k)) > keep }))
+		if at < to {
+			first = at
+		}
+		if at > from {
+			break
 		}
 	}
-	slices.Reverse(out)
-	return out
+	return first
 }
 
 // branch yields the entries of the active branch from one on.
@@ -79,26 +79,29 @@ func (s *Session) branch(from int32) iter.Seq[int32] {
 	}
 }
 
-func (s *Session) makeSlots(v dialect.View) []dialect.Slot {
-	slots := make([]dialect.Slot, 0, s.count(v))
+func (s *Session) makeSlots(v dialect.View) dialect.Slots {
+	slots := pages.New[dialect.Slot](s.space)
 	from := int32(0)
 	if c := s.ruling(); v == dialect.Context && c != none {
-		slots = append(slots, dialect.Slot{Entry: c, Part: partMessage})
+		slots.Append(dialect.Slot{Entry: c, Part: partMessage})
 		from = s.entries.At(c).link
 	}
 	for i := range s.branch(from) {
-		slots = s.entries.At(i).appendSlots(slots, v, i)
+		if i%(1<<10) == 0 {
+			s.space.Relax()
+		}
+		s.entries.At(i).appendSlots(&slots, v, i)
 	}
 	return slots
 }
 
 // Slots implements dialect.Session.
-func (s *Session) Slots(v dialect.View) []dialect.Slot {
+func (s *Session) Slots(v dialect.View) dialect.Slots {
 	w := &s.views[v]
 	if !w.ready {
 		w.slots, w.ready = s.makeSlots(v), true
 	}
-	return w.slots[:len(w.slots):len(w.slots)]
+	return w.slots
 }
 
 // Keep implements dialect.Session.

@@ -37,10 +37,10 @@ func readCompaction(o dialect.Object, top []jsonl.Value, line []byte) *compactio
 func (s *Session) firstKept(c int32) int32 {
 	k := s.compactions[c]
 	if s.version == 1 {
-		if k.index < 0 || k.index >= int64(len(s.byIndex)) {
+		if k.index < 0 || k.index >= int64(s.byIndex.Len()) {
 			return tree.None
 		}
-		return s.byIndex[k.index]
+		return *s.byIndex.At(int32(k.index))
 	}
 	if k.kept == 0 {
 		return tree.None
@@ -88,7 +88,7 @@ func (s *Session) retained(c int32) int {
 // countRetained counts entry by entry, as a ring demands.
 func (s *Session) countRetained(c, k int32) int {
 	n, in := 0, false
-	for _, i := range s.strictChain(c) {
+	for i := range s.strictChain(c) {
 		if i == c {
 			break
 		}

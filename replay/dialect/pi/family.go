@@ -8,6 +8,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // Family is the pi family of formats.
@@ -60,7 +61,7 @@ func (Family) Envelope(s *jsonl.Scan, text []byte) bool {
 }
 
 // New implements dialect.Family; the hint is a format version.
-func (Family) New(hint int) dialect.Session { return newSession(hint) }
+func (Family) New(hint int, space *pages.Space) dialect.Session { return newSession(hint, space) }
 
 // kindOf tells the kind of an entry by its type; "session" is none.
 func kindOf(typ string) kind {

@@ -9,6 +9,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 func TestDetect(t *testing.T) {
@@ -161,7 +162,7 @@ func TestFacts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := []byte(tc.object)
-			got := newSession(0).Facts(dialect.Object{Text: text, Bytes: int64(len(text)), Scan: scanner.Scan(text)})
+			got := newSession(0, new(pages.Space)).Facts(dialect.Object{Text: text, Bytes: int64(len(text)), Scan: scanner.Scan(text)})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

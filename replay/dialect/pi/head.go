@@ -87,7 +87,8 @@ func (s *Session) count(v dialect.View, leaf int32) int {
 	case leaf == tree.None:
 		return 0
 	case v == dialect.Context && s.tree.Node(s.tree.Node(leaf).Strict).Ring():
-		return len(s.contextSlots(leaf))
+		slots := s.contextSlots(leaf)
+		return int(slots.Len())
 	}
 	return s.through(v, leaf)
 }
@@ -108,8 +109,7 @@ func (s *Session) relink() {
 			// A summary counts what it retains and edits come and go, so with
 			// either of them equal slots need not be equal messages.
 			if v == dialect.Transcript || (s.tree.Node(s.leaf).Mark == tree.None && len(s.edits) == 0) {
-				for keep < len(old) && keep < len(w.slots) && old[keep] == w.slots[keep] {
-					keep++
+				for both := min(old.Len(), w.slots.Len()); int32(keep) < both && *old.At(int32(keep)) == *w.slots.At(int32(keep)); keep++ {
 				}
 			}
 		}
@@ -124,10 +124,10 @@ func (s *Session) relink() {
 func (s *Session) Keep(v dialect.View, after uint64) dialect.Cut { return s.views[v].cuts.Keep(after) }
 
 // Slots implements dialect.Session.
-func (s *Session) Slots(v dialect.View) []dialect.Slot {
+func (s *Session) Slots(v dialect.View) dialect.Slots {
 	w := &s.views[v]
 	if !w.ready {
 		w.slots, w.ready = s.makeSlots(v, s.leaf), true
 	}
-	return w.slots[:len(w.slots):len(w.slots)]
+	return w.slots
 }

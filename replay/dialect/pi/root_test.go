@@ -8,6 +8,7 @@ import (
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // object is a line as a session gets it.
@@ -22,7 +23,7 @@ func object(line string, index, offset int64) dialect.Object {
 // replayed is a session of some lines.
 func replayed(t *testing.T, lines ...string) *Session {
 	t.Helper()
-	s := newSession(0)
+	s := newSession(0, new(pages.Space))
 	offset := int64(0)
 	for i, line := range lines {
 		if err := s.Add(object(line, int64(i), offset)); err != nil {
@@ -57,7 +58,8 @@ func TestParent_ThatIsTheSessionIsNone(t *testing.T) {
 			for _, d := range diagnostics {
 				codes = append(codes, d.Code)
 			}
-			slots, wantSlots := s.Slots(dialect.Transcript), []dialect.Slot{{Entry: 2}}
+			view, wantSlots := s.Slots(dialect.Transcript), []dialect.Slot{{Entry: 2}}
+			slots := view.AppendTo(nil, 0, view.Len())
 			if row.gap {
 				want = []jsonl.Code{jsonl.CodeDanglingParent}
 				wantSlots = []dialect.Slot{{Entry: 0}, {Entry: 1}, {Entry: 2, Part: partGap}, {Entry: 2}}
@@ -69,8 +71,9 @@ func TestParent_ThatIsTheSessionIsNone(t *testing.T) {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
 			first := replayed(t, header, message("a", row.parent))
-			if diagnostics, _ := first.Diagnostics(); (len(diagnostics) > 0) != row.gap || len(first.Slots(dialect.Transcript)) != 1 {
-				t.Errorf("first entry: got diagnostics %v, slots %v", diagnostics, first.Slots(dialect.Transcript))
+			firstSlots := first.Slots(dialect.Transcript)
+			if diagnostics, _ := first.Diagnostics(); (len(diagnostics) > 0) != row.gap || firstSlots.Len() != 1 {
+				t.Errorf("first entry: got diagnostics %v, %d slots", diagnostics, firstSlots.Len())
 			}
 			// As the provisional tail it is shown as it will be.
 			tail := object(message("c", row.parent), 3, 1000)

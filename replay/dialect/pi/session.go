@@ -4,20 +4,22 @@ import (
 	"sessiond/replay/dialect"
 	"sessiond/replay/dialect/tree"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 )
 
 // Session is the understanding of one pi file.
 type Session struct {
 	version int // 0: not known yet
 	header  header
-	entries tree.Blocks[entry]
+	space   *pages.Space
+	entries pages.List[entry]
 	tree    *tree.Index
 	linked  uint64          // sequence of the last entry at the last commit
 	big     map[int32]int64 // length of entries over the record limit
 	skipped int64           // entries without an id
 
 	// v1 only: index among the parsed lines -> entry, None for other lines.
-	byIndex []int32
+	byIndex pages.List[int32]
 
 	leaf        int32
 	was         int32 // the leaf at the last commit
@@ -63,10 +65,13 @@ func placeOf(o dialect.Object) place { return place{o.Sequence, o.Offset, o.Byte
 
 func (p place) known() bool { return p.bytes > 0 }
 
-func newSession(hint int) *Session {
+func newSession(hint int, space *pages.Space) *Session {
 	s := &Session{
 		version:     hint,
-		tree:        tree.New(),
+		space:       space,
+		entries:     pages.New[entry](space),
+		byIndex:     pages.New[int32](space),
+		tree:        tree.New(space),
 		big:         map[int32]int64{},
 		leaf:        tree.None,
 		was:         tree.None,
@@ -77,6 +82,7 @@ func newSession(hint int) *Session {
 	}
 	for v := range s.views {
 		s.views[v].keep = dialect.All
+		s.views[v].slots = pages.New[dialect.Slot](space)
 	}
 	return s
 }
@@ -219,10 +225,10 @@ func (s *Session) noteIndex(index int64, i int32) {
 	if s.version != 1 || index < 0 {
 		return
 	}
-	for int64(len(s.byIndex)) < index {
-		s.byIndex = append(s.byIndex, tree.None)
+	for int64(s.byIndex.Len()) < index {
+		s.byIndex.Append(tree.None)
 	}
-	s.byIndex = append(s.byIndex, i)
+	s.byIndex.Append(i)
 }
 
 // special keeps what a few kinds of entries say.
@@ -270,6 +276,7 @@ func (s *Session) Commit() {
 		s.linked = s.entries.At(n - 1).sequence
 	}
 	s.was = s.leaf
+	s.space.Relax()
 }
 
 // report notes a finding about an object.
@@ -288,17 +295,15 @@ func (s *Session) diagnose(code jsonl.Code, p place, detail string) {
 	})
 }
 
-// What an index entry and an element of the maps and lists of rarer things
-// cost, about.
+// What an element of the maps and lists of rarer things costs, about.
 const (
-	entryBytes       = 32
 	rareBytes        = 64
 	diagnosticsBytes = 160
 )
 
 // Bytes implements dialect.Session.
 func (s *Session) Bytes() int64 {
-	n := s.entries.Room()*entryBytes + s.tree.Bytes() + int64(cap(s.byIndex))*4
+	n := s.entries.Bytes() + s.tree.Bytes() + s.byIndex.Bytes()
 	for v := range s.views {
 		n += s.views[v].bytes()
 	}

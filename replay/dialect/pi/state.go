@@ -3,7 +3,6 @@ package pi
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/dialect/tree"
@@ -76,7 +75,8 @@ func (s *Session) findHeads() {
 	}
 	looked := s.lookUp(s.leaf, common, [headKinds]bool{true, true, true, true})
 	if common == tree.None {
-		for _, i := range slices.Backward(s.tree.RingPrefix(s.leaf)) {
+		prefix := s.tree.RingPrefix(s.leaf)
+		for _, i := range prefix.All() {
 			looked = s.noteHeads(i, looked)
 		}
 		return

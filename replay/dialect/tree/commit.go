@@ -1,6 +1,11 @@
 package tree
 
-import "slices"
+import (
+	"iter"
+	"slices"
+
+	"sessiond/replay/pages"
+)
 
 // Commit ends a batch: when links that stood have changed, all are made anew.
 func (x *Index) Commit() {
@@ -9,58 +14,81 @@ func (x *Index) Commit() {
 	}
 	named := x.nameParents()
 	forward := x.cutRings(named)
-	for i := range x.Len() {
-		x.Node(i).Depth = 0
+	for i := range x.all() {
+		x.nodes.Mut(i).Depth = 0
 	}
 	if forward {
 		x.dropBridgesIntoOwnBranch()
 	}
-	for i := range x.Len() {
+	for i := range x.all() {
 		x.sumFrom(i)
 	}
-	x.dirty, x.waiting = false, nil
+	x.dirty, x.waiting = false, pages.New[waiting](x.space)
 	clear(x.shadow)
+}
+
+// all yields every entry, and lets pages go on the way.
+func (x *Index) all() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for i := range x.Len() {
+			if i%relaxEvery == 0 {
+				x.space.Relax()
+			}
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// relaxEvery is how many entries are changed before pages may leave memory.
+const relaxEvery = 1 << 10
+
+// ordinals returns a list with a value for every entry.
+func (x *Index) ordinals(value func(i int32) int32) pages.List[int32] {
+	l := pages.New[int32](x.space)
+	for i := range x.all() {
+		l.Append(value(i))
+	}
+	return l
 }
 
 // nameParents gives every entry the parent that it names now, as a strict
 // link: an ordinal, None or unknown.
-func (x *Index) nameParents() []int32 {
-	named := make([]int32, x.Len())
-	for i := range x.linked {
-		n := x.Node(i)
-		switch {
+func (x *Index) nameParents() *pages.List[int32] {
+	named := x.ordinals(func(i int32) int32 {
+		if i >= x.linked {
+			return x.named(i, *x.waiting.At(i - x.linked))
+		}
+		switch n := x.Node(i); {
 		case n.Ring():
-			named[i] = x.rings[i]
+			return x.rings[i]
 		case n.Bridged():
-			named[i] = unknown
+			return unknown
 		default:
-			named[i] = n.Parent
+			return n.Parent
 		}
 		// Dangling entries at ordinal 0 have no bridge; the map knows them.
-	}
-	for i, w := range x.waiting {
-		named[x.linked+int32(i)] = x.named(x.linked+int32(i), w)
-	}
+	})
 	for id, children := range x.dangling {
 		p := x.ids.last(id)
 		for _, c := range children {
 			if p != None {
-				named[c] = p
+				*named.Mut(c) = p
 			} else {
-				named[c] = unknown
+				*named.Mut(c) = unknown
 			}
 		}
 		if p != None {
 			delete(x.dangling, id)
 		}
 	}
-	for i, p := range named {
-		if p < 0 {
-			continue
+	for i := range x.all() {
+		if p := *named.At(i); p >= 0 {
+			*named.Mut(i) = x.newest(p)
 		}
-		named[i] = x.newest(p)
 	}
-	return named
+	return &named
 }
 
 // newest returns the last entry with the id of i. It shortens the way for
@@ -80,25 +108,24 @@ func (x *Index) newest(i int32) int32 {
 
 // cutRings links every entry, cutting each ring above its lowest ordinal. It
 // reports whether any link points forward in the file.
-func (x *Index) cutRings(named []int32) (forward bool) {
+func (x *Index) cutRings(named *pages.List[int32]) (forward bool) {
 	clear(x.rings)
 	x.cyclic = x.cyclic[:0]
-	for i, p := range named {
-		forward = forward || p >= int32(i)
+	for i, p := range named.All() {
+		forward = forward || p >= i
 	}
 	if forward {
 		x.findRings(named)
 	}
-	for i, p := range named {
-		i := int32(i)
+	for i := range x.all() {
 		if to, cut := x.rings[i]; cut {
 			x.link(i, unknown)
-			x.Node(i).flags |= flagRing
+			x.nodes.Mut(i).flags |= flagRing
 			x.rings[i] = to
 			x.cyclic = append(x.cyclic, i)
 			continue
 		}
-		x.link(i, p)
+		x.link(i, *named.At(i))
 	}
 	slices.Sort(x.cyclic)
 	return forward
@@ -106,70 +133,76 @@ func (x *Index) cutRings(named []int32) (forward bool) {
 
 // findRings fills rings. Every walk marks what it visits, so that the whole
 // is linear.
-func (x *Index) findRings(named []int32) {
-	walk := make([]int32, len(named)) // number of the walk that saw the entry, 0: none
-	for start := range named {
-		id := int32(start) + 1
-		at := int32(start)
-		for at >= 0 && walk[at] == 0 {
-			walk[at] = id
-			at = named[at]
+func (x *Index) findRings(named *pages.List[int32]) {
+	walk := x.ordinals(func(int32) int32 { return 0 }) // number of the walk that saw the entry, 0: none
+	for start := range x.all() {
+		id := start + 1
+		at := start
+		for at >= 0 && *walk.At(at) == 0 {
+			*walk.Mut(at) = id
+			at = *named.At(at)
 		}
-		if at < 0 || walk[at] != id {
+		if at < 0 || *walk.At(at) != id {
 			continue
 		}
 		lowest := at
-		for p := named[at]; p != at; p = named[p] {
+		for p := *named.At(at); p != at; p = *named.At(p) {
 			lowest = min(lowest, p)
 		}
-		x.rings[lowest] = named[lowest]
+		x.rings[lowest] = *named.At(lowest)
 	}
 }
 
 // dropBridgesIntoOwnBranch removes bridges that would close a ring: possible
 // only when a link points forward in the file.
 func (x *Index) dropBridgesIntoOwnBranch() {
-	root := make([]int32, x.Len()) // union-find over roots
-	for i := range root {
-		root[i] = int32(i)
-	}
+	root := x.ordinals(func(i int32) int32 { return i }) // union-find over roots
 	find := func(i int32) int32 {
-		for root[i] != i {
-			root[i] = root[root[i]]
-			i = root[i]
+		for r := *root.At(i); r != i; r = *root.At(i) {
+			up := *root.At(r)
+			*root.Mut(i) = up
+			i = up
 		}
 		return i
 	}
-	for i := range x.Len() {
-		if n := x.Node(i); n.Parent != None && !n.Bridged() {
-			root[find(i)] = find(n.Parent)
+	for i := range x.all() {
+		if n := *x.Node(i); n.Parent != None && !n.Bridged() {
+			to := find(n.Parent)
+			*root.Mut(find(i)) = to
 		}
 	}
-	for i := range x.Len() {
-		n := x.Node(i)
+	for i := range x.all() {
+		n := *x.Node(i)
 		if !n.Bridged() {
 			continue
 		}
 		if to := find(n.Parent); to != i {
-			root[i] = to
+			*root.Mut(i) = to
 		} else {
-			n.Parent = None
-			n.flags &^= flagBridged
+			at := x.nodes.Mut(i)
+			at.Parent = None
+			at.flags &^= flagBridged
 		}
 	}
 }
 
 // sumFrom computes the sums of i after those of its ancestors.
 func (x *Index) sumFrom(i int32) {
-	var stack []int32
-	for at := i; at != None && x.Node(at).Depth == 0; at = x.Node(at).Parent {
-		if at == i && (x.Node(i).Parent == None || x.Node(x.Node(i).Parent).Depth != 0) {
-			x.sum(i)
-			return
-		}
-		stack = append(stack, at)
+	if x.Node(i).Depth != 0 {
+		return
 	}
-	for k := len(stack) - 1; k >= 0; k-- {
-		x.sum(stack[k])
+	if p := x.Node(i).Parent; p == None || x.Node(p).Depth != 0 {
+		x.sum(i)
+		return
+	}
+	way := pages.New[int32](x.space)
+	for at := i; at != None && x.Node(at).Depth == 0; at = x.Node(at).Parent {
+		way.Append(at)
+	}
+	for k := way.Len() - 1; k >= 0; k-- {
+		if k%relaxEvery == 0 {
+			x.space.Relax()
+		}
+		x.sum(*way.At(k))
 	}
 }

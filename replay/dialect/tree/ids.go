@@ -1,13 +1,18 @@
 package tree
 
 import (
+	"math"
 	"math/bits"
-	"slices"
 	"sort"
+
+	"sessiond/replay/pages"
 )
 
 // IDs finds entries by id hash, for dialects that link nothing.
 type IDs struct{ runs idRuns }
+
+// NewIDs returns an empty table whose lists are in a space.
+func NewIDs(space *pages.Space) IDs { return IDs{newIDRuns(space)} }
 
 // Add notes the id of an entry; ordinals ascend.
 func (x *IDs) Add(id uint64, i int32) { x.runs.add(id, i) }
@@ -26,14 +31,24 @@ func (x *IDs) Bytes() int64 { return x.runs.bytes() }
 // like length become one. A filter answers nearly all look-ups of ids that are not
 // there, which is what every new entry asks.
 type idRuns struct {
-	runs  []idRun
+	space *pages.Space
+	runs  []sortedRun
 	fresh idTable
-	bloom filter
-	n     int
+	seen  filters
 }
 
+// sortedRun is a run in pages.
+type sortedRun struct {
+	hash  pages.List[uint64] // ascending; equal hashes in file order
+	at    pages.List[int32]
+	every []uint64 // every markEvery-th hash, so that a look-up needs few pages
+
+	filters uint64 // that have its ids
+}
+
+// idRun is one in memory.
 type idRun struct {
-	hash []uint64 // ascending; equal hashes in file order
+	hash []uint64
 	at   []int32
 }
 
@@ -41,13 +56,16 @@ const (
 	freshMax  = 4096
 	freshMin  = 32 // room for so many at first
 	runsMerge = 16
+	markEvery = 256
 )
 
+func newIDRuns(space *pages.Space) idRuns { return idRuns{space: space} }
+
 func (r *idRuns) add(id uint64, i int32) {
-	if r.n++; r.n > r.bloom.room() {
+	if r.seen.full() {
 		r.grow()
 	}
-	r.bloom.add(id)
+	r.seen.add(id)
 	r.fresh.add(id, i)
 	if r.fresh.full() {
 		r.flush()
@@ -59,17 +77,20 @@ func (r *idRuns) last(id uint64) int32 {
 	if n := len(r.fresh.order.hash); n > 0 && r.fresh.order.hash[n-1] == id { // the usual parent
 		return r.fresh.order.at[n-1]
 	}
-	if !r.bloom.has(id) {
+	which := r.seen.has(id)
+	if which == 0 {
 		return None
 	}
 	if i := r.fresh.last(id); i != None {
 		return i
 	}
 	for k := len(r.runs) - 1; k >= 0; k-- {
-		run := r.runs[k]
-		at := sort.Search(len(run.hash), func(j int) bool { return run.hash[j] > id })
-		if at > 0 && run.hash[at-1] == id {
-			return run.at[at-1]
+		run := &r.runs[k]
+		if run.filters&which == 0 {
+			continue
+		}
+		if i := run.upTo(id); i > 0 && *run.hash.At(i - 1) == id {
+			return *run.at.At(i - 1)
 		}
 	}
 	return None
@@ -77,68 +98,167 @@ func (r *idRuns) last(id uint64) int32 {
 
 // all returns every ordinal with the id, ascending.
 func (r *idRuns) all(id uint64) []int32 {
-	if !r.bloom.has(id) {
+	which := r.seen.has(id)
+	if which == 0 {
 		return nil
 	}
 	var out []int32
-	for _, run := range r.runs {
-		at, _ := slices.BinarySearch(run.hash, id)
-		for ; at < len(run.hash) && run.hash[at] == id; at++ {
-			out = append(out, run.at[at])
+	for k := range r.runs {
+		run := &r.runs[k]
+		if run.filters&which == 0 {
+			continue
+		}
+		to := run.upTo(id)
+		from := to
+		for from > 0 && *run.hash.At(from - 1) == id {
+			from--
+		}
+		for ; from < to; from++ {
+			out = append(out, *run.at.At(from))
 		}
 	}
 	return r.fresh.all(out, id)
 }
 
 func (r *idRuns) bytes() int64 {
-	total := int64(len(r.fresh.slots)*16 + cap(r.fresh.order.hash)*12 + len(r.bloom.words)*8)
-	for _, run := range r.runs {
-		total += int64(cap(run.hash))*8 + int64(cap(run.at))*4
+	total := int64(len(r.fresh.slots)*16+cap(r.fresh.order.hash)*12) + r.seen.bytes()
+	for k := range r.runs {
+		total += r.runs[k].hash.Bytes() + r.runs[k].at.Bytes() + int64(cap(r.runs[k].every))*8
 	}
 	return total
 }
 
 // flush turns fresh ids into a run and merges runs of like length.
 func (r *idRuns) flush() {
-	r.runs = append(r.runs, merge(r.fresh.order))
+	run := r.newRun()
+	run.add(merge(r.fresh.order))
+	run.filters = r.seen.of(r.seen.n-len(r.fresh.order.hash), r.seen.n)
+	r.runs = append(r.runs, run)
 	r.fresh.clear()
 	for k := len(r.runs); k >= runsMerge; k = len(r.runs) {
 		tail := r.runs[k-runsMerge:]
-		if len(tail[0].hash) > 2*len(tail[runsMerge-1].hash) {
+		if tail[0].hash.Len() > 2*tail[runsMerge-1].hash.Len() {
 			return
 		}
-		r.runs = append(r.runs[:k-runsMerge], merge(tail...))
+		joined := r.join(tail)
+		clear(tail)
+		r.runs = append(r.runs[:k-runsMerge], joined)
 	}
 }
 
+func (r *idRuns) newRun() sortedRun {
+	return sortedRun{hash: pages.New[uint64](r.space), at: pages.New[int32](r.space)}
+}
+
+func (s *sortedRun) add(run idRun) {
+	n := int(s.hash.Len())
+	for i := (n + markEvery - 1) / markEvery * markEvery; i < n+len(run.hash); i += markEvery {
+		s.every = append(s.every, run.hash[i-n])
+	}
+	s.hash.Append(run.hash...)
+	s.at.Append(run.at...)
+}
+
+// upTo returns how many hashes are not above one.
+func (s *sortedRun) upTo(hash uint64) int32 {
+	mark := sort.Search(len(s.every), func(i int) bool { return s.every[i] > hash })
+	if mark == 0 {
+		return 0
+	}
+	from := int32(mark-1) * markEvery
+	if hash == math.MaxUint64 {
+		return s.hash.Len()
+	}
+	return s.below(from, min(s.hash.Len(), from+markEvery), hash+1)
+}
+
+// below returns the first place in a range whose hash is not below one, or its
+// end.
+func (s *sortedRun) below(from, to int32, hash uint64) int32 {
+	return from + int32(sort.Search(int(to-from), func(i int) bool { return *s.hash.At(from + int32(i)) >= hash }))
+}
+
+// pieceLen is how much of a run is in memory while it is joined with others.
+const pieceLen = 4096
+
+// join makes one run of several, piece by piece: each takes from all runs what
+// is below a hash that one of them has so far on.
+func (r *idRuns) join(runs []sortedRun) sortedRun {
+	out := r.newRun()
+	for k := range runs {
+		out.filters |= runs[k].filters
+	}
+	next := make([]int32, len(runs))
+	parts := make([]idRun, len(runs))
+	for {
+		bound, more := uint64(math.MaxUint64), false
+		for k := range runs {
+			if i := next[k] + pieceLen; i < runs[k].hash.Len() {
+				bound, more = min(bound, *runs[k].hash.At(i)), true
+			}
+		}
+		for k := range runs {
+			to := runs[k].hash.Len()
+			if more {
+				to = runs[k].below(next[k], min(to, next[k]+pieceLen), bound)
+			}
+			parts[k].hash = runs[k].hash.AppendTo(parts[k].hash[:0], next[k], to)
+			parts[k].at = runs[k].at.AppendTo(parts[k].at[:0], next[k], to)
+			next[k] = to
+		}
+		out.add(merge(parts...))
+		if !more {
+			return out
+		}
+		for k := range runs { // an id may have any number of repeats
+			for ; next[k] < runs[k].hash.Len() && *runs[k].hash.At(next[k]) == bound; next[k]++ {
+				out.add(idRun{[]uint64{bound}, []int32{*runs[k].at.At(next[k])}})
+			}
+		}
+		r.space.Relax()
+	}
+}
+
+// grow makes room for more ids: a filter of twice the size in place of a small
+// one, another beside those that are large.
 func (r *idRuns) grow() {
-	r.bloom = newFilter(2 * r.n)
-	for _, run := range r.runs {
-		for _, id := range run.hash {
-			r.bloom.add(id)
+	n := r.seen.n
+	if n >= filterMax {
+		r.seen.list = append(r.seen.list, newFilter(filterMax))
+		r.seen.room += filterMax
+		return
+	}
+	n = min(max(2*n, freshMin), filterMax)
+	r.seen = filters{list: []filter{newFilter(n)}, room: n}
+	for k := range r.runs {
+		for _, id := range r.runs[k].hash.All() {
+			r.seen.add(id)
 		}
 	}
 	for _, id := range r.fresh.order.hash {
-		r.bloom.add(id)
+		r.seen.add(id)
 	}
 }
 
 // merge makes one run of several, ordered by hash, equal hashes as they come.
-// Hashes are spread evenly, so one distribution by their top bits leaves
-// almost nothing to sort.
+// Hashes are spread evenly between the lowest and the highest, so one
+// distribution over buckets leaves almost nothing to sort.
 func merge(runs ...idRun) idRun {
-	n := 0
+	n, low, high := 0, uint64(math.MaxUint64), uint64(0)
 	for _, r := range runs {
 		n += len(r.hash)
+		for _, h := range r.hash {
+			low, high = min(low, h), max(high, h)
+		}
 	}
 	if n == 0 {
 		return idRun{}
 	}
-	shift := 64 - min(max(bits.Len(uint(n))-bucketBits, 1), bucketsBitsMax)
-	next := make([]int32, 1<<(64-shift)+1) // first the sizes, then where the next of each bucket goes
+	shift := max(bits.Len64(high-low)-min(max(bits.Len(uint(n))-bucketBits, 1), bucketsBitsMax), 0)
+	next := make([]int32, (high-low)>>shift+2) // first the sizes, then where the next of each bucket goes
 	for _, r := range runs {
 		for _, h := range r.hash {
-			next[h>>shift+1]++
+			next[(h-low)>>shift+1]++
 		}
 	}
 	for i := 1; i < len(next); i++ {
@@ -147,8 +267,8 @@ func merge(runs ...idRun) idRun {
 	out := idRun{make([]uint64, n), make([]int32, n)}
 	for _, r := range runs {
 		for i, h := range r.hash {
-			to := next[h>>shift]
-			next[h>>shift]++
+			to := next[(h-low)>>shift]
+			next[(h-low)>>shift]++
 			out.hash[to], out.at[to] = h, r.at[i]
 		}
 	}
@@ -253,30 +373,78 @@ func (t *idTable) clear() {
 	t.order = idRun{t.order.hash[:0], t.order.at[:0]}
 }
 
-// filter is a Bloom filter that keeps an id's four bits in one word.
-type filter struct {
-	words []uint64
-	shift int
+// filters tell of nearly all ids that were not added that they were not.
+type filters struct {
+	list []filter // ids go to the last; each but it has as many as it is for
+	n    int      // of ids
+	room int      // for so many
 }
 
-// newFilter has room for n ids at 16 bits each.
-func newFilter(n int) filter {
-	size := bits.Len(uint(max(n, freshMin) / 4))
-	return filter{make([]uint64, 1<<size), 64 - size}
+// filterMax is how many ids a filter is for at the most: one that grows takes
+// the memory of both for a while.
+const filterMax = 1 << 20
+
+func (f *filters) full() bool { return f.n >= f.room }
+
+func (f *filters) add(id uint64) {
+	f.n++
+	f.list[len(f.list)-1].add(id)
 }
 
-func (f filter) room() int { return len(f.words) * 4 }
-
-func (f filter) mask(id uint64) uint64 {
-	return 1<<(id&63) | 1<<(id>>6&63) | 1<<(id>>12&63) | 1<<(id>>18&63)
+// has returns which filters may have an id, the first in the lowest bit.
+func (f *filters) has(id uint64) (which uint64) {
+	for k, one := range f.list {
+		if one.has(id) {
+			which |= 1 << min(k, 63)
+		}
+	}
+	return which
 }
 
-func (f filter) add(id uint64) { f.words[id>>f.shift] |= f.mask(id) }
+// of returns the filters that have the ids of a range, by when they were added.
+func (f *filters) of(from, to int) (which uint64) {
+	for k := from / filterMax; k <= (to-1)/filterMax; k++ {
+		which |= 1 << min(k, 63)
+	}
+	return which
+}
+
+func (f *filters) bytes() int64 { return int64(f.room) / idsPerBlock * blockWords * 8 }
+
+// filter is a Bloom filter that keeps an id's bits in one block of the size of
+// a cache line, at 16 bits an id.
+type filter struct{ blocks [][blockWords]uint64 }
+
+const (
+	blockWords  = 8
+	idsPerBlock = 32
+	bitsPerID   = 6
+)
+
+func newFilter(ids int) filter { return filter{make([][blockWords]uint64, ids/idsPerBlock)} }
+
+// block is the one of an id, by its top bits; the bits within it are those of
+// a product, so that they do not follow from the block.
+func (f filter) block(id uint64) (block *[blockWords]uint64, mix uint64) {
+	at, _ := bits.Mul64(id, uint64(len(f.blocks)))
+	return &f.blocks[at], id * 0x9e37_79b9_7f4a_7c15 >> 8
+}
+
+func (f filter) add(id uint64) {
+	block, mix := f.block(id)
+	for range bitsPerID {
+		block[mix>>6&7] |= 1 << (mix & 63)
+		mix >>= 9
+	}
+}
 
 func (f filter) has(id uint64) bool {
-	if len(f.words) == 0 {
-		return false
+	block, mix := f.block(id)
+	for range bitsPerID {
+		if block[mix>>6&7]&(1<<(mix&63)) == 0 {
+			return false
+		}
+		mix >>= 9
 	}
-	m := f.mask(id)
-	return f.words[id>>f.shift]&m == m
+	return true
 }

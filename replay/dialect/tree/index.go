@@ -1,6 +1,10 @@
 package tree
 
-import "slices"
+import (
+	"slices"
+
+	"sessiond/replay/pages"
+)
 
 // None is the ordinal of no entry.
 const None int32 = -1
@@ -44,7 +48,8 @@ type Entry struct {
 
 // Index links entries by ordinal.
 type Index struct {
-	nodes    Blocks[Node]
+	space    *pages.Space
+	nodes    pages.List[Node]
 	ids      idRuns
 	dangling map[uint64][]int32 // parent id hash -> entries that name it in vain
 	rings    map[int32]int32    // entry cut from a ring -> the parent that it names
@@ -53,7 +58,7 @@ type Index struct {
 	// dirty: links that stand have changed; entries from linked on wait.
 	dirty   bool
 	linked  int32
-	waiting []waiting
+	waiting pages.List[waiting]
 	shadow  map[int32]int32 // entry -> a later one with its id
 }
 
@@ -62,15 +67,19 @@ type waiting struct {
 	linear bool
 }
 
-// New returns an empty index.
-func New() *Index {
-	return &Index{dangling: map[uint64][]int32{}, rings: map[int32]int32{}, shadow: map[int32]int32{}}
+// New returns an empty index whose lists are in a space. Between its Lock and
+// Unlock only it may be changed.
+func New(space *pages.Space) *Index {
+	return &Index{
+		space: space, nodes: pages.New[Node](space), ids: newIDRuns(space), waiting: pages.New[waiting](space),
+		dangling: map[uint64][]int32{}, rings: map[int32]int32{}, shadow: map[int32]int32{},
+	}
 }
 
 // Len is the number of entries.
 func (x *Index) Len() int32 { return x.nodes.Len() }
 
-// Node returns an entry's links; the pointer is good until the next Add.
+// Node returns an entry's links, to be read until the next call.
 func (x *Index) Node(i int32) *Node { return x.nodes.At(i) }
 
 // Find returns the last entry with the id, or None.
@@ -97,7 +106,7 @@ func (x *Index) Cycles() []int32 { return x.cyclic }
 
 // Bytes is about the memory that the index holds.
 func (x *Index) Bytes() int64 {
-	return x.nodes.Room()*nodeBytes + x.ids.bytes() +
+	return x.nodes.Bytes() + x.ids.bytes() + x.waiting.Bytes() +
 		int64(len(x.dangling))*danglingBytes + int64(len(x.rings))*ringBytes
 }
 
@@ -106,8 +115,6 @@ const (
 	danglingBytes = 80
 	ringBytes     = 24
 )
-
-const nodeBytes = 36
 
 // Add takes the next entry and returns its ordinal and whether its id is a
 // repeat. Until Commit, links are good only while Dirty is false.
@@ -123,7 +130,7 @@ func (x *Index) Add(e Entry) (ordinal int32, repeated bool) {
 		repeated = x.register(e.ID, i)
 	}
 	if x.dirty {
-		x.waiting = append(x.waiting, waiting{e.Parent, e.Linear})
+		x.waiting.Append(waiting{e.Parent, e.Linear})
 		return i, repeated
 	}
 	x.link(i, x.named(i, waiting{e.Parent, e.Linear}))
@@ -171,7 +178,7 @@ func (x *Index) named(i int32, w waiting) int32 {
 
 // link sets the parent of an entry that is no part of a ring.
 func (x *Index) link(i, parent int32) {
-	n := x.Node(i)
+	n := x.nodes.Mut(i)
 	n.flags &^= flagBridged | flagRing
 	if parent == unknown {
 		n.flags |= flagBridged
@@ -191,7 +198,7 @@ func (x *Index) link(i, parent int32) {
 
 // sum computes all that follows from the parent's sums.
 func (x *Index) sum(i int32) {
-	n := x.Node(i)
+	n := x.nodes.Mut(i)
 	var p *Node
 	n.Depth, n.Skip, n.Sum[0] = 1, None, 0
 	if n.Parent != None {
@@ -286,18 +293,17 @@ func (x *Index) Common(a, b int32) int32 {
 }
 
 // RingPrefix returns what the strict chain of i holds above its root when
-// that root was cut from a ring, topmost first: a walk by named parents that
+// that root was cut from a ring, topmost last: a walk by named parents that
 // stops before an entry seen already.
-func (x *Index) RingPrefix(i int32) []int32 {
+func (x *Index) RingPrefix(i int32) pages.List[int32] {
+	up := pages.New[int32](x.space)
 	root := x.Node(i).Strict
 	if !x.Node(root).Ring() {
-		return nil
+		return up
 	}
-	var up []int32
 	for at := x.rings[root]; !x.OnStrict(at, i); at = x.Node(at).Parent {
-		up = append(up, at)
+		up.Append(at)
 	}
-	slices.Reverse(up)
 	return up
 }
 

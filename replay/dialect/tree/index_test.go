@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sessiond/replay/pages"
 )
 
 // model computes by the plain rules what the index keeps incrementally.
@@ -47,7 +49,10 @@ func chain(x *Index, i int32) (strict []int32, bridged []int32) {
 	}
 	slices.Reverse(strict)
 	slices.Reverse(bridged)
-	return append(x.RingPrefix(i), strict...), bridged
+	prefix := x.RingPrefix(i)
+	top := prefix.AppendTo(nil, 0, prefix.Len())
+	slices.Reverse(top)
+	return append(top, strict...), bridged
 }
 
 func drawEntry(t *rapid.T, n int) Entry {
@@ -72,7 +77,7 @@ func drawEntry(t *rapid.T, n int) Entry {
 
 func TestIndex_EqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		x, m := New(), model{}
+		x, m := New(new(pages.Space)), model{}
 		for n := range rapid.IntRange(1, 60).Draw(t, "entries") {
 			e := drawEntry(t, n)
 			m.entries = append(m.entries, e)
@@ -135,7 +140,7 @@ func checkAll(t *rapid.T, x *Index, m model) {
 }
 
 func TestIndex_LinearIsSkewBinary(t *testing.T) {
-	x := New()
+	x := New(new(pages.Space))
 	const n = 100_000
 	for range n {
 		x.Add(Entry{Linear: true, Weight: Weight{1, 1}})
@@ -149,7 +154,7 @@ func TestIndex_LinearIsSkewBinary(t *testing.T) {
 }
 
 func TestIdRuns_FindsEveryID(t *testing.T) {
-	var r idRuns
+	r := newIDRuns(new(pages.Space))
 	want := map[uint64][]int32{}
 	seed := uint64(7)
 	for i := range int32(100_000) {
@@ -180,7 +185,7 @@ func TestIdRuns_FindsEveryID(t *testing.T) {
 func BenchmarkIndex_Add(b *testing.B) {
 	for _, repeats := range []int{0, 100} {
 		b.Run(fmt.Sprintf("repeats=%d", repeats), func(b *testing.B) {
-			x := New()
+			x := New(new(pages.Space))
 			var last uint64
 			for i := 0; b.Loop(); i++ {
 				id := (uint64(i) + 1) * 0x9e3779b97f4a7c15
