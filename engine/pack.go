@@ -181,7 +181,7 @@ var rendering sync.Mutex
 
 func messageRole(m []byte) string {
 	const most = 64
-	role := dialect.Text(m, jsonl.Get(m, "role"))
+	role := jsonl.Get(m, "role").Text(m)
 	if len(role) > most {
 		return ""
 	}

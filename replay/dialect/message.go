@@ -36,8 +36,15 @@ func Calls(m []byte) []Call {
 	if !isText(m, message[0], "assistant") || content.Kind != jsonl.Array {
 		return nil
 	}
-	var out []Call
-	blocks := content.Bytes(m)
+	return CallsIn(content.Bytes(m))
+}
+
+// CallsIn lists the tool calls of an assistant message's content, a list of
+// blocks.
+func CallsIn(blocks []byte) (out []Call) {
+	if !mayName(blocks, `"toolCall"`) {
+		return nil
+	}
 	for v := range jsonl.Elements(blocks) {
 		if v.Kind != jsonl.Object {
 			continue
@@ -46,7 +53,7 @@ func Calls(m []byte) []Call {
 		var call [3]jsonl.Value
 		jsonl.Pick(b, callMembers, call[:])
 		if id := call[0]; id.Kind == jsonl.String && isText(b, call[1], "toolCall") {
-			out = append(out, Call{ID: Text(b, id), Name: Text(b, call[2])})
+			out = append(out, Call{ID: id.Text(b), Name: call[2].Text(b)})
 		}
 	}
 	return out
@@ -63,19 +70,11 @@ func Answers(m []byte) (id string, ok bool) {
 		return "", false
 	}
 	v := message[1]
-	return Text(m, v), v.Kind == jsonl.String
-}
-
-// Text decodes a string value; "" for any other.
-func Text(line []byte, v jsonl.Value) string {
-	if v.Kind != jsonl.String {
-		return ""
-	}
-	return string(jsonl.AppendText(nil, v.Bytes(line)))
+	return v.Text(m), v.Kind == jsonl.String
 }
 
 func isText(line []byte, v jsonl.Value, s string) bool {
-	return v.Kind == jsonl.String && Text(line, v) == s
+	return v.Kind == jsonl.String && string(v.Plain(line)) == s
 }
 
 // Pairs finds calls without a result along a view, fed with its messages in

@@ -59,6 +59,17 @@ func (v Value) Plain(line []byte) []byte {
 	return line[v.Start+1 : v.End-1]
 }
 
+// Text decodes a string; "" for any other value.
+func (v Value) Text(line []byte) string {
+	if v.Kind != String {
+		return ""
+	}
+	if raw := line[v.Start+1 : v.End-1]; !v.Escaped && utf8.Valid(raw) {
+		return string(raw)
+	}
+	return string(AppendText(nil, v.Bytes(line)))
+}
+
 // Members iterates over the members of an object's text, in order and with
 // duplicates: the decoded key, and the value with offsets into text. It stops
 // early, without a word, where text is no valid object. It allocates, and it

@@ -102,7 +102,7 @@ func (u *Usage) add(v *dialect.Usage) {
 }
 
 func (t *tally) time(at time.Time) {
-	if at.IsZero() || at.Year() < 1970 || at.Year() > 9999 {
+	if at.IsZero() || at.Before(timeMin) || !at.Before(timeEnd) {
 		return
 	}
 	if t.first.IsZero() || at.Before(t.first) {
@@ -112,6 +112,12 @@ func (t *tally) time(at time.Time) {
 		t.last = at
 	}
 }
+
+// The times that are believed: of years with four digits, from 1970 on.
+var (
+	timeMin = time.Unix(0, 0)
+	timeEnd = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+)
 
 // count adds one to a name's count.
 func count(table map[string]int64, name string) {

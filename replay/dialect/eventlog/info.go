@@ -77,14 +77,14 @@ func (s *Session) Info(w *dialect.Window) (dialect.Info, error) {
 }
 
 func label(object []byte, name string) string {
-	t := dialect.Text(object, jsonl.Get(object, name))
+	t := jsonl.Get(object, name).Text(object)
 	return strings.TrimSpace(strings.ToValidUTF8(t[:min(len(t), labelBytesMax)], ""))
 }
 
 // Leaf implements dialect.Session.
 func (s *Session) Leaf(w *dialect.Window) (string, error) {
 	object, err := s.read(w, s.entries.Len()-1)
-	return dialect.Text(object, jsonl.Get(object, "event_id")), err
+	return jsonl.Get(object, "event_id").Text(object), err
 }
 
 // settingBytesMax bounds a setting's value; a longer one is shown as null.
@@ -149,7 +149,7 @@ func callText(payload []byte, v jsonl.Value) string {
 	if v.Kind == jsonl.Number {
 		return string(v.Bytes(payload))
 	}
-	return dialect.Text(payload, v)
+	return v.Text(payload)
 }
 
 // number reads a JSON number as a record's sequence; 0 is none.
@@ -174,7 +174,7 @@ func (s *Session) Held(entry []byte) (id string, held []dialect.Place, ok bool) 
 			held = append(held, dialect.Place{Sequence: e.sequence, Offset: e.offset, Bytes: s.size(i)})
 		}
 	}
-	return dialect.Text(entry, v), held, true
+	return v.Text(entry), held, true
 }
 
 // size is the length of an entry's object.
@@ -214,7 +214,7 @@ func (s *Session) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
 func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	top, sub, line := values(o)
 	f := dialect.Facts{Entry: true}
-	f.Type = dialect.Text(line, top[keyType])
+	f.Type = top[keyType].Text(line)
 	f.Type = strings.ToValidUTF8(f.Type[:min(len(f.Type), labelBytesMax)], "")
 	k := kindOf(f.Type)
 	f.Known = k != kindUnknown
@@ -235,7 +235,7 @@ func (s *Session) Facts(o dialect.Object) dialect.Facts {
 		f.Role = "assistant"
 	case kindCall:
 		f.Role = "assistant"
-		f.Calls = []dialect.Call{{ID: id, Name: dialect.Text(payload, jsonl.Get(payload, "name"))}}
+		f.Calls = []dialect.Call{{ID: id, Name: jsonl.Get(payload, "name").Text(payload)}}
 	case kindResult:
 		f.Role, f.Results = "toolResult", []string{id}
 	case kindStatus:

@@ -145,5 +145,5 @@ func text(line []byte, v jsonl.Value) (s string, ok bool) {
 	if v.Kind != jsonl.String {
 		return "", false
 	}
-	return string(jsonl.AppendText(nil, v.Bytes(line))), true
+	return v.Text(line), true
 }

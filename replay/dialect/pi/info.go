@@ -205,8 +205,10 @@ func (s *Session) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
 func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	top, sub, line := s.values(o)
 	var f dialect.Facts
-	f.Type, _ = text(line, top[keyType])
-	f.Type = strings.ToValidUTF8(f.Type[:min(len(f.Type), labelBytesMax)], "")
+	f.Type = top[keyType].Text(line)
+	if len(f.Type) > labelBytesMax {
+		f.Type = strings.ToValidUTF8(f.Type[:labelBytesMax], "")
+	}
 	f.Entry = f.Type != "session"
 	f.Known = kindOf(f.Type) != kindUnknown || !f.Entry
 	if v := top[keyTime]; v.Kind == jsonl.String && v.End > v.Start {
@@ -217,12 +219,16 @@ func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	if f.Type != "message" || o.Oversized != nil || top[keyMessage].Kind != jsonl.Object {
 		return f
 	}
-	f.Role, _ = text(line, sub[subRole])
+	f.Role = sub[subRole].Text(line)
 	m := top[keyMessage].Bytes(line)
 	switch f.Role {
 	case "assistant":
-		f.Calls = dialect.Calls(m)
-		f.Usage = usage(m)
+		var values [2]jsonl.Value
+		jsonl.Pick(m, contentAndUsage, values[:])
+		if content := values[0]; content.Kind == jsonl.Array {
+			f.Calls = dialect.CallsIn(content.Bytes(m))
+		}
+		f.Usage = usage(m, values[1])
 	case "toolResult":
 		if id, ok := dialect.Answers(m); ok {
 			f.Results = []string{id}
@@ -233,8 +239,9 @@ func (s *Session) Facts(o dialect.Object) dialect.Facts {
 
 var usageRead = []string{"input", "output", "cacheRead", "cacheWrite", "cost"}
 
-func usage(m []byte) *dialect.Usage {
-	v := jsonl.Get(m, "usage")
+var contentAndUsage = []string{"content", "usage"}
+
+func usage(m []byte, v jsonl.Value) *dialect.Usage {
 	if v.Kind != jsonl.Object {
 		return nil
 	}
