@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"sessiond/replay/dialect"
 	"sessiond/replay/jsonl"
+	"sessiond/replay/pages"
 	"sessiond/replay/report"
 	"sessiond/wire"
 	"sessiond/wire/client"
@@ -188,7 +190,8 @@ func (p *proof) file(ctx context.Context, to wire.Cursor) (string, error) {
 		v = dialect.Context
 	}
 	f.Size = to.Offset
-	err = report.EachMessage(ctx, f.File, v, report.Options{}, func(m report.Message) error {
+	opt := report.Options{Pages: newPages(pages.DefaultBytes, os.Stderr)}
+	err = report.EachMessage(ctx, f.File, v, opt, func(m report.Message) error {
 		sum := sha256.Sum256(m.Text)
 		h.Write(sum[:])
 		return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -73,23 +72,8 @@ func (o *inspectOptions) report(cmd *cobra.Command) (report.Options, error) {
 	}
 	return report.Options{
 		RecordBytesMax: o.recordBytesMax, Now: time.Now(), Cursor: offlineCursor,
-		Pages: pages.NewPool(pages.Options{Bytes: int64(o.indexMemory), Open: openScratch}),
+		Pages: newPages(o.indexMemory, cmd.ErrOrStderr()),
 	}, nil
-}
-
-const indexMemoryUsage = "memory for record indexes; beyond, they wait in a file without a name"
-
-// openScratch makes a paging file where large temporary files belong: a
-// folder for small ones is often one in memory.
-func openScratch() (pages.Store, error) {
-	if dir := os.Getenv("TMPDIR"); dir != "" {
-		return vfs.OS{}.Scratch(dir)
-	}
-	f, err := vfs.OS{}.Scratch("/var/tmp")
-	if err != nil {
-		return vfs.OS{}.Scratch(os.TempDir())
-	}
-	return f, nil
 }
 
 // begin returns how a form of inspect prints and reads.
@@ -98,6 +82,7 @@ func (o *inspectOptions) begin(cmd *cobra.Command, formats ...string) (*printer,
 	if err != nil {
 		return nil, report.Options{}, err
 	}
+	tuneMemory(o.env, 0)
 	opt, err := o.report(cmd)
 	return p, opt, err
 }

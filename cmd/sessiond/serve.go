@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -97,7 +96,7 @@ func runServe(cmd *cobra.Command, o *serveOptions) error {
 		return err
 	}
 	opt.Logger = log
-	o.tuneMemory()
+	tuneMemory(o.env, memoryBytesWanted+max(0, int64(o.replayCache)-engine.DefaultReplayCacheBytes))
 	ctx := cmd.Context()
 	d, err := startDaemon(ctx, opt)
 	if err != nil && ctx.Err() != nil {
@@ -252,22 +251,6 @@ func (o *serveOptions) knownRoots() []engine.Root {
 		}
 	}
 	return roots
-}
-
-// Memory of a daemon that has nothing to do beside it: collect early, and
-// earlier still near the limit. GOGC and GOMEMLIMIT win.
-const (
-	gcPercent         = 25
-	memoryBytesWanted = 96 << 20 // beside a larger replay cache
-)
-
-func (o *serveOptions) tuneMemory() {
-	if o.env("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if o.env("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryBytesWanted + max(0, int64(o.replayCache)-engine.DefaultReplayCacheBytes))
-	}
 }
 
 // attachLine is the command that attaches to a session of this daemon.

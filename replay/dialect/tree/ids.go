@@ -121,7 +121,7 @@ func (r *idRuns) all(id uint64) []int32 {
 }
 
 func (r *idRuns) bytes() int64 {
-	total := int64(len(r.fresh.slots)*16+cap(r.fresh.order.hash)*12) + r.seen.bytes()
+	total := int64(len(r.fresh.slots)*2+cap(r.fresh.order.hash)*12) + r.seen.bytes()
 	for k := range r.runs {
 		total += r.runs[k].hash.Bytes() + r.runs[k].at.Bytes() + int64(cap(r.runs[k].every))*8
 	}
@@ -312,14 +312,8 @@ func (p part) Swap(i, j int) {
 // idTable is an open table of at most freshMax ids, repeats included, that
 // remembers their order.
 type idTable struct {
-	slots []idSlot
+	slots []uint16 // 1 + place in order; 0: free
 	order idRun
-}
-
-type idSlot struct {
-	id   uint64
-	at   int32
-	used bool
 }
 
 func (t *idTable) full() bool { return len(t.order.hash) == freshMax }
@@ -327,22 +321,24 @@ func (t *idTable) full() bool { return len(t.order.hash) == freshMax }
 func (t *idTable) mask() uint64 { return uint64(len(t.slots) - 1) }
 
 func (t *idTable) add(id uint64, at int32) {
-	if n := len(t.order.hash); n == len(t.slots)/4 {
-		t.slots = make([]idSlot, 4*max(2*n, freshMin))
-		for k, id := range t.order.hash {
-			t.place(id, t.order.at[k])
-		}
-	}
-	t.place(id, at)
+	n := len(t.order.hash)
 	t.order.hash, t.order.at = append(t.order.hash, id), append(t.order.at, at)
+	if n == len(t.slots)/4 {
+		t.slots = make([]uint16, 4*max(2*n, freshMin))
+		for k, id := range t.order.hash {
+			t.place(id, k)
+		}
+		return
+	}
+	t.place(id, n)
 }
 
-func (t *idTable) place(id uint64, at int32) {
+func (t *idTable) place(id uint64, k int) {
 	i := id & t.mask()
-	for t.slots[i].used {
+	for t.slots[i] != 0 {
 		i = (i + 1) & t.mask()
 	}
-	t.slots[i] = idSlot{id, at, true}
+	t.slots[i] = uint16(k + 1)
 }
 
 func (t *idTable) last(id uint64) int32 {
@@ -350,15 +346,18 @@ func (t *idTable) last(id uint64) int32 {
 		return None
 	}
 	found := None
-	for i := id & t.mask(); t.slots[i].used; i = (i + 1) & t.mask() {
-		if t.slots[i].id == id {
-			found = max(found, t.slots[i].at)
+	for i := id & t.mask(); t.slots[i] != 0; i = (i + 1) & t.mask() {
+		if k := t.slots[i] - 1; t.order.hash[k] == id {
+			found = max(found, t.order.at[k])
 		}
 	}
 	return found
 }
 
 func (t *idTable) all(out []int32, id uint64) []int32 {
+	if t.last(id) == None {
+		return out
+	}
 	for i, h := range t.order.hash {
 		if h == id {
 			out = append(out, t.order.at[i])
