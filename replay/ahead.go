@@ -4,151 +4,161 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync"
 
 	"sessiond/replay/jsonl"
 	"sessiond/replay/stamp"
 )
 
-// Lines are read and scanned in batches, for a long way by a goroutine of its
-// own, so that one core scans while another understands. A batch owns its
-// text.
+// Lines are read and scanned in batches, for a long way by two goroutines, of
+// which the caller's is one: it understands the batches in order and scans
+// others while the next is not ready. A batch owns its text.
 const (
+	batchBytes   = 256 << 10 // read at once
 	batchLines   = 512
-	batchBytes   = 256 << 10
-	batchesAhead = 3
+	batchesAhead = 4
 	aheadBytes   = 1 << 20 // a shorter way is not worth a goroutine
 )
 
 // batch is some lines with what a scan found in them.
 type batch struct {
 	lines  []scanned
-	text   []byte
-	values []jsonl.Value
+	buf    []byte        // that holds the lines; nil where they are the reader's
+	values []jsonl.Value // of the lines in turn
 	digest *stamp.Digest // at the end of the lines
 	err    error         // what followed them; io.EOF after the last
 	check  bool          // their end is a checkpoint
+	done   chan struct{} // gets one when they are scanned
 }
 
-// newBatch returns a batch for a way of so many bytes.
-func newBatch(way int64) *batch {
-	return &batch{text: make([]byte, 0, min(way, batchBytes+batchBytes/4))}
-}
-
-// scanned is one line; scan counts where ok is set.
+// scanned is one line. It has values where it is an object of which there is
+// nothing else to tell.
 type scanned struct {
 	jsonl.Line
-	scan   jsonl.Scan
-	ok     bool
-	digest *stamp.Digest // at the end of an oversized one, whose text is not held
+	values []jsonl.Value
 }
 
 // producer fills batches.
 type producer struct {
+	mu     sync.Mutex // of all below
 	lines  *jsonl.Reader
 	digest *stamp.Digest
-	keys   *jsonl.Scanner
 	last   int64 // offset of the last checkpoint
+	over   bool  // there are no more batches
 }
 
-// fill takes the next lines, at least one unless there is none, and not beyond
-// a checkpoint: where those are must depend on the lines alone.
-func (p *producer) fill(b *batch) {
-	b.lines, b.text, b.values, b.err, b.check = b.lines[:0], b.text[:0], b.values[:0], nil, false
-	for len(b.lines) < batchLines && len(b.text) < batchBytes && !b.check {
-		line, err := p.lines.Next()
-		if err != nil {
-			b.err = err
-			break
-		}
-		b.add(line, p.keys)
-		if line.Oversized != nil {
-			p.lines.Sync()
-			b.lines[len(b.lines)-1].digest = p.digest.Clone()
-		}
-		if !line.Terminated { // the last, and known to be it by this batch
+// split takes the next lines, at least one unless there is none, and not
+// beyond a checkpoint: where those are must depend on the lines alone. An
+// oversized line and one that is not terminated are alone.
+func (p *producer) split(b *batch) {
+	b.lines, b.check = b.lines[:0], false
+	line, err := p.lines.Next()
+	b.err = err
+	for more := err == nil; more; line, more = p.lines.AtHand() {
+		b.lines = append(b.lines, scanned{Line: line})
+		if !line.Terminated {
 			b.err = io.EOF
-			break
-		}
-		if end := line.Offset + line.Size; line.Terminated && end-p.last >= stamp.CheckpointBytes {
+		} else if end := line.Offset + line.Size; end-p.last >= stamp.CheckpointBytes {
 			p.last, b.check = end, true
+		}
+		if b.err != nil || b.check || len(b.lines) == batchLines {
+			break
 		}
 	}
 	if b.err == nil || errors.Is(b.err, io.EOF) {
 		p.lines.Sync()
 	}
-	b.digest = p.digest.Clone()
+	b.digest, p.over = p.digest.Clone(), b.err != nil
 }
 
-// add copies a line and scans it.
-func (b *batch) add(line jsonl.Line, keys *jsonl.Scanner) {
-	s := scanned{Line: line}
-	if line.Text != nil {
-		s.Text = b.keep(line.Text)
+// scan scans the lines.
+func (b *batch) scan(keys *jsonl.Scanner) {
+	n := keys.Values()
+	if cap(b.values) < n*len(b.lines) {
+		b.values = make([]jsonl.Value, n*cap(b.lines))
 	}
-	if line.Terminated && line.Oversized == nil {
-		s.scan, s.ok = *keys.Scan(s.Text), true
-		s.scan.Top, s.scan.Sub = b.keepValues(s.scan.Top), b.keepValues(s.scan.Sub)
+	for i := range b.lines {
+		line := &b.lines[i]
+		values := b.values[n*i : n*(i+1) : n*(i+1)]
+		if line.Terminated && keys.Object(line.Text, values) {
+			line.values = values
+		}
 	}
-	b.lines = append(b.lines, s)
 }
 
-// keep copies a text; what was kept before stays where it is.
-func (b *batch) keep(text []byte) []byte {
-	n := len(b.text)
-	if n+len(text) > cap(b.text) {
-		return append([]byte(nil), text...)
-	}
-	b.text = append(b.text, text...)
-	return b.text[n:len(b.text):len(b.text)]
-}
-
-func (b *batch) keepValues(values []jsonl.Value) []jsonl.Value {
-	if cap(b.values)-len(b.values) < len(values) {
-		b.values = make([]jsonl.Value, 0, max(2*cap(b.values), 8*len(values)))
-	}
-	n := len(b.values)
-	b.values = append(b.values, values...)
-	return b.values[n:len(b.values):len(b.values)]
-}
-
-// batches gives the batches of a way of so many bytes in order: next returns
-// nil after the last, and stop ends it. The batch before is used again.
-func (p *producer) batches(way int64) (next func() *batch, stop func()) {
-	if way < aheadBytes || runtime.GOMAXPROCS(0) == 1 {
-		b := newBatch(way)
+// batches gives the batches of a way of so many bytes in order; stop ends it.
+// The batch before is used again.
+func (p *producer) batches(way int64, keys func() *jsonl.Scanner) (next func() *batch, stop func()) {
+	if way <= aheadBytes || runtime.GOMAXPROCS(0) == 1 {
+		b := &batch{}
 		return func() *batch {
-			if b.err != nil {
-				return nil
-			}
-			p.fill(b)
+			p.split(b)
+			b.scan(keys())
 			return b
 		}, func() {}
 	}
-	full, empty := make(chan *batch, batchesAhead), make(chan *batch, batchesAhead)
+	split, empty := make(chan *batch, batchesAhead), make(chan *batch, batchesAhead) // each has room for all
 	for range batchesAhead {
-		empty <- newBatch(way)
+		empty <- &batch{done: make(chan struct{}, 1)}
+	}
+	produce := func(b *batch, keys *jsonl.Scanner) {
+		p.mu.Lock()
+		over := p.over
+		if !over {
+			p.split(b)
+			b.buf = p.lines.Swap(b.buf)
+			split <- b
+		}
+		p.mu.Unlock()
+		if !over {
+			b.scan(keys)
+			b.done <- struct{}{}
+		}
 	}
 	done := make(chan struct{})
-	go func() {
+	go func(keys *jsonl.Scanner) {
 		defer close(done)
-		defer close(full)
 		for b := range empty {
-			p.fill(b)
-			full <- b // has room for all there are
-			if b.err != nil {
-				return
-			}
+			produce(b, keys)
 		}
-	}()
-	var last *batch
+	}(keys().Clone())
+	var b *batch
 	next = func() *batch {
-		if last != nil {
-			empty <- last
+		if b != nil {
+			empty <- b
+			b = nil
 		}
-		last = <-full
-		return last
+		for {
+			if b == nil {
+				select {
+				case b = <-split:
+				default:
+				}
+			}
+			if b != nil {
+				select {
+				case <-b.done:
+					return b
+				default:
+				}
+			}
+			select { // rather than to wait
+			case other := <-empty:
+				produce(other, keys())
+				continue
+			default:
+			}
+			if b == nil {
+				b = <-split
+			}
+			<-b.done
+			return b
+		}
 	}
 	return next, func() {
+		p.mu.Lock()
+		p.over = true
+		p.mu.Unlock()
 		close(empty)
 		<-done
 	}

@@ -140,17 +140,18 @@ func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 	}
 	from := r.head
 	r.countScan()
-	p := &producer{digest: r.digest.Clone(), keys: jsonl.NewScanner(keys), last: r.lastCheckpoint()}
+	p := &producer{digest: r.digest.Clone(), last: r.lastCheckpoint()}
 	p.lines = jsonl.NewReader(src, from.Offset, size, jsonl.ReaderOptions{
 		BufferBytes: r.bufferBytes(size - from.Offset), RecordBytesMax: r.opt.RecordBytesMax, Keys: keys, Digest: p.digest,
 	})
 	s := &scanner{r: r, ctx: ctx, src: src, wanted: keys}
-	next, stop := p.batches(size - from.Offset)
+	next, stop := p.batches(size-from.Offset, s.keys)
 	defer stop()
 	for {
 		more, err := s.piece(src, next)
 		if err != nil || !more {
 			r.opt.Counters.BytesRead.Add(uint64(r.head.Offset - from.Offset))
+			r.opt.Counters.EventsParsed.Add(s.events)
 			r.opt.Counters.LinesParsed.Add(r.head.Sequence - from.Sequence)
 			if errors.Is(err, errHole) {
 				r.mu.Lock()
@@ -186,11 +187,16 @@ func (r *Replay) countScan() {
 	r.mu.Unlock()
 }
 
+// bufferBytes is how much is read at once: of a short way all, so that not even
+// a long line is read twice.
 func (r *Replay) bufferBytes(left int64) int {
-	if r.opt.BufferBytes > 0 {
+	switch {
+	case r.opt.BufferBytes > 0:
 		return r.opt.BufferBytes
+	case left <= aheadBytes:
+		return int(max(left, 4<<10))
 	}
-	return int(min(max(left, 4<<10), 1<<20))
+	return batchBytes
 }
 
 // scanner is one pass over new bytes.
@@ -199,13 +205,12 @@ type scanner struct {
 	ctx context.Context
 	src io.ReaderAt
 
-	// Scanners for what the producer has not scanned, which is rare: a scan of
-	// a few lines costs less than to make them.
 	wanted jsonl.Keys
 	line   *jsonl.Scanner
 	inside *jsonl.Scanner // for objects inside a line that line is looking at
 
-	taken []scanned // of the batch at hand: the records that the replay has
+	taken  []scanned // of the batch at hand: the records that the replay has
+	events uint64    // that the dialect was given
 
 	// Of the record at hand; they count once the dialect has taken it.
 	objects  []dialect.Object // for Observe
@@ -319,16 +324,13 @@ func (r *Replay) noteNear() {
 
 // digestTaken brings the digest, which is at the end of the batch before, to
 // the head after an error in the middle of a batch. It is made of what was
-// read: the file may be another by now.
+// read: the file may be another by now. An oversized line is alone in its batch
+// and so not among those taken before an error.
 func (s *scanner) digestTaken() {
 	r := s.r
 	d := r.digest.Clone()
 	for i := range s.taken {
 		line := &s.taken[i]
-		if line.Oversized != nil {
-			d = line.digest.Clone()
-			continue
-		}
 		_, _ = d.Write(line.Text) // never fails
 		if int64(len(line.Text))+1 < line.Size {
 			_, _ = d.Write([]byte{'\r'})
@@ -355,7 +357,7 @@ func (s *scanner) record(line *scanned, provisional bool) error {
 	text, at := line.Text, line.Offset
 	s.objects, s.findings = s.objects[:0], s.findings[:0]
 	if at == 0 && bytes.HasPrefix(text, []byte(jsonl.BOM)) {
-		text, at, line.ok = trimBOM(text), int64(len(jsonl.BOM)), false
+		text, at, line.values = trimBOM(text), int64(len(jsonl.BOM)), nil
 		s.diagnose(jsonl.CodeBOM, seq, 0, at, "a byte-order mark, skipped")
 	}
 	class, err := s.classify(line, text, at, seq, provisional)
@@ -412,10 +414,14 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 	if line.Oversized != nil {
 		return s.oversized(line.Line, seq, provisional)
 	}
-	scan := &line.scan
-	if !line.ok {
-		scan = s.keys().Scan(text)
+	if line.values != nil {
+		r.parsed++
+		return ClassEntry, s.add(dialect.Object{
+			Sequence: seq, Index: r.parsed - 1, Offset: at, Bytes: int64(len(text)),
+			Text: text, Scan: s.keys().Plain(text, line.values),
+		})
 	}
+	scan := s.keys().Scan(text)
 	switch scan.Kind {
 	case jsonl.Object:
 		s.noteText(scan, seq, at)
@@ -513,7 +519,7 @@ func (s *scanner) add(o dialect.Object) error {
 	if s.r.session == nil {
 		return nil
 	}
-	s.r.opt.Counters.EventsParsed.Add(1)
+	s.events++
 	return s.r.session.Add(o)
 }
 

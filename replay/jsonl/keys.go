@@ -19,7 +19,7 @@ type Keys struct {
 
 // keySet finds a name among a few. A name is looked up by its first eight
 // bytes and its length, which the scan has at hand, so a hit costs one
-// multiplication and one comparison. It is immutable.
+// multiplication and one comparison.
 type keySet struct {
 	names []string
 	words []uint64  // first eight bytes of each name, little-endian
@@ -50,13 +50,19 @@ func newKeySets(k Keys) (top, sub keySet, subOf int) {
 }
 
 func newKeySet(names []string) keySet {
-	k := keySet{names: names, words: make([]uint64, len(names)), next: make([]uint8, len(names))}
-	for i, name := range names {
-		k.words[i] = firstWord([]byte(name))
-		slot := &k.slots[keySlot(k.words[i], len(name))]
-		k.next[i], *slot = *slot, uint8(i+1)
+	var k keySet
+	for _, name := range names {
+		k.add(name)
 	}
 	return k
+}
+
+// add adds a name that is not there.
+func (k *keySet) add(name string) {
+	word := firstWord([]byte(name))
+	slot := &k.slots[keySlot(word, len(name))]
+	k.names, k.words, k.next = append(k.names, name), append(k.words, word), append(k.next, *slot)
+	*slot = uint8(len(k.names))
 }
 
 // find returns the index of name, or -1. word is firstWord(name).
@@ -89,8 +95,9 @@ func firstWord(name []byte) uint64 {
 	return w
 }
 
-// seenKeys remembers the hashes of the keys of one scan. It answers "perhaps
-// seen": only keys with equal hashes are suspects, and whoever asks verifies.
+// seenKeys remembers the hashes of those keys of one scan that no level knows.
+// It answers "perhaps seen": only keys with equal hashes are suspects, and
+// whoever asks verifies.
 // Slots of earlier scans are void by their generation, so nothing is cleared.
 type seenKeys struct {
 	generation uint32

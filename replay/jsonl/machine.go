@@ -154,56 +154,50 @@ func (m *machine) object(depth int) bool { return m.stack[depth/64]>>(depth%64)&
 // str reads a string from behind its opening quote to behind its closing one.
 func (m *machine) str(t []byte, i int) (end int, escaped bool) {
 	start := i
-	var seen uint64 // all bytes or-ed: the high bits say whether to check UTF-8
+	var seen uint64 // all bytes or-ed, some behind the end too: the high bits say whether to check UTF-8
 	for {
 		// Two words a turn; most keys and ids end in the first turn. Which of
 		// the words has the stop is chance, so it is not asked in a branch.
-		found := false
-		for i+16 <= len(t) {
+		if i+16 <= len(t) {
 			x, y := binary.LittleEndian.Uint64(t[i:]), binary.LittleEndian.Uint64(t[i+8:])
 			stopX, stopY := stops(x), stops(y)
+			seen |= x | y
 			if stopX|stopY == 0 {
-				seen |= x | y
 				i += 16
 				continue
 			}
 			inY := -((stopX - 1) &^ stopX >> 63) // all ones if x has no stop
-			seen |= before(x, stopX) | before(y, stopY)&inY
 			i += bits.TrailingZeros64(stopX)/8 + bits.TrailingZeros64(stopY)/8&int(inY)
-			found = true
-			break
-		}
-		if !found { // the end of t is near
+		} else { // the end of t is near
 			x := word(t, i)
 			stop := stops(x)
-			seen |= before(x, stop)
+			seen |= x
 			i += bits.TrailingZeros64(stop) / 8
 			if stop == 0 {
 				continue
 			}
+			if i >= len(t) {
+				return -1, false
+			}
 		}
-		switch {
-		case i >= len(t):
-			return -1, false
-		case t[i] == '"':
+		switch t[i] {
+		case '"':
 			if seen&highBits != 0 {
 				m.checkUTF8(t, start, i)
 			}
 			return i + 1, escaped
-		case t[i] != '\\': // a control character
-			return -1, false
-		}
-		escaped = true
-		if i+1 < len(t) && simpleEscape[t[i+1]] != 0 {
-			i += 2
-		} else if i = m.unicode(t, i); i < 0 {
+		case '\\':
+			escaped = true
+			if i+1 < len(t) && simpleEscape[t[i+1]] != 0 {
+				i += 2
+			} else if i = m.unicode(t, i); i < 0 {
+				return -1, false
+			}
+		default: // a control character
 			return -1, false
 		}
 	}
 }
-
-// before returns the bytes of a word up to its first stop.
-func before(x, stop uint64) uint64 { return x & (stop ^ (stop - 1)) }
 
 // unicode reads the escape \uXXXX at t[i], or both of a pair.
 func (m *machine) unicode(t []byte, i int) int {
@@ -280,6 +274,12 @@ func number(t []byte, i int) int {
 // digits reads one digit or more.
 func digits(t []byte, i int) int {
 	start := i
+	for i+8 <= len(t) {
+		n := bits.TrailingZeros64(noDigits(binary.LittleEndian.Uint64(t[i:]))) / 8
+		if i += n; n < 8 {
+			break
+		}
+	}
 	for i < len(t) && t[i]-'0' <= 9 {
 		i++
 	}
@@ -287,4 +287,10 @@ func digits(t []byte, i int) int {
 		return -1
 	}
 	return i
+}
+
+// noDigits marks the first byte of a word that is no digit, as stops does.
+func noDigits(x uint64) uint64 {
+	x ^= '0' * lowBits
+	return (x + (0x80-10)*lowBits | x) & highBits
 }

@@ -46,7 +46,7 @@ func (o ReaderOptions) withDefaults() ReaderOptions {
 type Line struct {
 	// Text is the content without the LF and without one CR before it; an
 	// unterminated last line keeps its CR. Nil when Oversized. It is good
-	// until the next call of Next.
+	// until the next call of Next, unless Swap takes it out of the reader.
 	Text []byte
 
 	Offset, Size int64      // in the file; Size includes the LF
@@ -93,17 +93,42 @@ func NewReader(src io.ReaderAt, from, to int64, o ReaderOptions) *Reader {
 // range is io.ErrUnexpectedEOF. An error is final, and what the digest then
 // holds belongs to no place.
 func (r *Reader) Next() (Line, error) {
+	if line, ok := r.AtHand(); ok {
+		return line, nil
+	}
+	return r.nextSlow()
+}
+
+// AtHand is Next for a line that is read already; it reports false where Next
+// would read. The lines that it returns, and the one that Next returned before,
+// are good together until the next call of Next. A line that is not terminated,
+// longer than the buffer or Oversized is never at hand, nor is any behind it.
+func (r *Reader) AtHand() (line Line, ok bool) {
 	n := bytes.IndexByte(r.buf[r.start:r.end], '\n')
 	if n < 0 || int64(n) > r.opts.RecordBytesMax {
-		return r.nextSlow()
+		return Line{}, false
 	}
-	line := Line{
+	line = Line{
 		Text:   withoutCR(r.buf[r.start : r.start+n : r.start+n]),
 		Offset: r.offset, Size: int64(n) + 1, Terminated: true,
 	}
 	r.start += n + 1
 	r.offset += int64(n) + 1
-	return line, nil
+	return line, true
+}
+
+// Swap returns the buffer that holds the lines returned until now: they are
+// good for as long as the caller keeps it. The reader goes on in a buffer that
+// it gave away before, nil for a new one.
+func (r *Reader) Swap(buf []byte) []byte {
+	r.Sync()
+	if buf == nil {
+		buf = make([]byte, len(r.buf))
+	}
+	copy(buf[r.start:r.end], r.buf[r.start:r.end])
+	buf, r.buf = r.buf, buf
+	r.long = longLine{}
+	return buf
 }
 
 // nextSlow is Next where the bytes at hand hold no whole line.

@@ -1,10 +1,5 @@
 package jsonl
 
-import (
-	"strings"
-	"unicode/utf8"
-)
-
 // Scan is what a Scanner found in a text. It refers to the text by offsets.
 type Scan struct {
 	Kind  Kind  // of the whole text; Invalid when it is no JSON
@@ -30,56 +25,32 @@ type Scan struct {
 type Scanner struct {
 	keys     Keys
 	top, sub level
-	subOf    int     // index in top of the member that holds sub, or -1
 	values   []Value // of both levels
 
 	m      machine
-	seen   seenKeys
+	unseen seenKeys
 	repeat bool   // a key was met that has perhaps been seen
 	buf    []byte // decoded keys
 	second *stream
 	out    Scan
-}
-
-// level is an object whose members are reported.
-type level struct {
-	keySet
-	depth  int
-	values []Value // by name
-
-	// Lines of a session repeat their keys in the same order. So the key that
-	// came next the last time is compared first, as it stands in a line, and
-	// only a surprise is scanned and looked up.
-	quoted []string // by name: "name": ; empty for a name that needs escapes
-	follow []int    // by 1 + index of the key before: the expected index or -1
-}
-
-func newLevel(k keySet, depth int, values []Value) level {
-	l := level{keySet: k, depth: depth, values: values, follow: []int{-1}}
-	for _, name := range k.names {
-		quoted := ""
-		if utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) {
-			quoted = `"` + name + `":`
-		}
-		l.quoted = append(l.quoted, quoted)
-		l.follow = append(l.follow, -1)
-	}
-	return l
+	plain  Scan // what Plain returns
 }
 
 // NewScanner returns a scanner that reports the members k.
 func NewScanner(k Keys) *Scanner {
 	top, sub, subOf := newKeySets(k)
-	values := make([]Value, len(top.names)+len(sub.names))
 	s := &Scanner{
 		keys:   k,
-		top:    newLevel(top, 1, values[:len(top.names)]),
-		sub:    newLevel(sub, 2, values[len(top.names):]),
-		subOf:  subOf,
-		values: values,
+		values: make([]Value, len(top.names)+len(sub.names)),
+		top:    newLevel(top, 1, subOf+1),
+		sub:    newLevel(sub, 2, -1),
 		second: newStream(Keys{}),
 	}
-	s.out.Top, s.out.Sub = s.top.values[:len(k.Top):len(k.Top)], s.sub.values
+	if subOf < 0 {
+		s.top.sub = -1
+	}
+	s.out.Top, s.out.Sub = s.asked(s.values)
+	s.plain = Scan{Kind: Object, Value: Value{Kind: Object}, InvalidUTF8: -1, LoneSurrogate: -1, DuplicateKey: -1}
 	return s
 }
 
@@ -87,7 +58,7 @@ func NewScanner(k Keys) *Scanner {
 // around it and reports the chosen members. It accepts exactly what
 // encoding/json.Valid accepts. The result is good until the next Scan.
 func (s *Scanner) Scan(text []byte) *Scan {
-	s.begin()
+	s.begin(s.values)
 	i := space(text, 0)
 	v := Value{Start: i}
 	if i < len(text) && text[i] == '{' {
@@ -100,57 +71,108 @@ func (s *Scanner) Scan(text []byte) *Scan {
 	}
 	s.out.Kind, s.out.Value = v.Kind, v
 	s.out.InvalidUTF8, s.out.LoneSurrogate = s.m.invalidUTF8, s.m.loneSurrogate
+	s.out.DuplicateKey, s.out.ErrOffset, s.out.AtEnd = -1, 0, false
 	if s.repeat {
 		s.out.DuplicateKey = s.firstDuplicate(text)
 	}
 	return &s.out
 }
 
-func (s *Scanner) begin() {
+// Object is Scan for the usual text and nothing else: one object without white
+// space around it of which there is nothing to tell but its members. It writes
+// their values, for Plain, where it is told; there must be room for Values.
+// Where it reports false they are void, and Scan says what the text is.
+func (s *Scanner) Object(text []byte, values []Value) bool {
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	s.begin(values)
+	return s.members(text, 1, &s.top) == len(text) &&
+		s.m.invalidUTF8 < 0 && s.m.loneSurrogate < 0 && !s.repeat
+}
+
+// Values is how many values Object writes.
+func (s *Scanner) Values() int { return len(s.values) }
+
+// Plain returns the Scan of a text, with the values that Object wrote for it,
+// in this scanner or another for the same keys. It is good until the next
+// Plain.
+func (s *Scanner) Plain(text []byte, values []Value) *Scan {
+	s.plain.Value.End = len(text)
+	s.plain.Top, s.plain.Sub = s.asked(values)
+	return &s.plain
+}
+
+// asked returns those of the values that were asked for, parallel to Keys.
+func (s *Scanner) asked(values []Value) (top, sub []Value) {
+	n := len(values) - len(s.keys.Sub)
+	return values[:len(s.keys.Top):len(s.keys.Top)], values[n:]
+}
+
+// Clone returns another scanner for the same keys.
+func (s *Scanner) Clone() *Scanner { return NewScanner(s.keys) }
+
+func (s *Scanner) begin(values []Value) {
+	n := len(values) - len(s.keys.Sub)
+	s.top.values, s.sub.values = values[:n], values[n:]
+	clear(values)
 	s.m.reset()
-	s.seen.reset()
+	s.unseen.reset()
 	s.repeat = false
-	clear(s.values)
-	s.out.Kind, s.out.Value = Invalid, Value{}
-	s.out.InvalidUTF8, s.out.LoneSurrogate, s.out.DuplicateKey = -1, -1, -1
-	s.out.ErrOffset, s.out.AtEnd = 0, false
 }
 
 // members reads a reported object from behind its opening bracket. It is
 // machine.container for one object, with a look at each key.
 func (s *Scanner) members(t []byte, i int, l *level) int {
-	if i = space(t, i); i < len(t) && t[i] == '}' {
+	l.seen = 0
+	if i = space(t, i); uint(i) < uint(len(t)) && t[i] == '}' {
 		return i + 1
 	}
-	for previous := -1; ; {
-		k := l.follow[previous+1]
-		if k >= 0 && i+len(l.quoted[k]) <= len(t) && string(t[i:i+len(l.quoted[k])]) == l.quoted[k] {
-			i += len(l.quoted[k])
-			s.repeat = s.repeat || l.values[k].Kind != Invalid
+	for k := 0; ; {
+		follow := &l.follow[k&levelKeysMax]
+		k = int(*follow)
+		if q := &l.quoted[k&levelKeysMax]; q.at(t, i) {
+			i += q.size
 		} else {
 			if k, i = s.key(t, i, l); i < 0 {
 				return -1
 			}
-			if k >= 0 && l.quoted[k] != "" {
-				l.follow[previous+1] = k
+			*follow = uint8(k)
+		}
+		bit := uint64(1) << (k & levelKeysMax) &^ 1 // none for a key that is not in the set
+		if l.seen&bit != 0 {
+			s.repeat = true
+			if k == l.sub {
+				clear(s.sub.values)
 			}
 		}
-		previous = k
+		l.seen |= bit
 
-		var v Value
-		if i = space(t, i); k < 0 || k != s.subOf || l.depth != 1 {
-			v = s.m.value(t, i, l.depth)
-		} else {
-			v = s.subValue(t, i)
-		}
-		if v.Kind == Invalid {
+		if i = space(t, i); uint(i) >= uint(len(t)) {
 			return -1
 		}
-		if k >= 0 {
-			l.values[k] = v
+		v := Value{Start: i}
+		switch t[i] {
+		case '"':
+			v.Kind = String
+			v.End, v.Escaped = s.m.str(t, i+1)
+		case '{':
+			v.Kind = Object
+			if k != l.sub {
+				v.End = s.m.container(t, i, l.depth)
+			} else {
+				v.End = s.members(t, i+1, &s.sub)
+			}
+		case '[':
+			v.Kind = Array
+			v.End = s.m.container(t, i, l.depth)
+		default:
+			v.Kind, v.End = scalar(t, i)
 		}
-		i = space(t, v.End)
-		if uint(i) >= uint(len(t)) {
+		if j := k - 1; uint(j) < uint(len(l.values)) {
+			l.values[j] = v
+		}
+		if i = space(t, v.End); uint(i) >= uint(len(t)) { // also v.End < 0
 			return -1
 		}
 		if t[i] != ',' {
@@ -163,31 +185,16 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 	}
 }
 
-// subValue reads the value of the member SubOf.
-func (s *Scanner) subValue(t []byte, i int) Value {
-	if s.top.values[s.subOf].Present() { // a duplicate came before
-		clear(s.sub.values)
-	}
-	if i >= len(t) || t[i] != '{' {
-		return s.m.value(t, i, 1)
-	}
-	end := s.members(t, i+1, &s.sub)
-	if end < 0 {
-		return Value{}
-	}
-	return Value{Kind: Object, Start: i, End: end}
-}
-
-// key reads a key with its colon. It returns the key's index in the level, or
-// -1, and notes whether it may be a repeated one.
+// key reads a key with its colon. It returns the key's number in the level,
+// and notes whether a key that has none may be a repeated one.
 func (s *Scanner) key(t []byte, i int, l *level) (k, next int) {
 	if uint(i) >= uint(len(t)) || t[i] != '"' {
-		return -1, -1
+		return 0, -1
 	}
 	end, escaped := s.m.str(t, i+1)
 	next = space(t, end)
 	if uint(next) >= uint(len(t)) || t[next] != ':' { // also end < 0
-		return -1, -1
+		return 0, -1
 	}
 	name := t[i+1 : end-1]
 	first := word(t, i+1)
@@ -198,9 +205,10 @@ func (s *Scanner) key(t []byte, i int, l *level) (k, next int) {
 		s.buf = keyText(s.buf[:0], t[i:end])
 		name, first = s.buf, firstWord(s.buf)
 	}
-	if k = l.find(name, first); k >= 0 {
-		s.repeat = s.repeat || l.values[k].Kind != Invalid
-	} else if s.seen.add(name, first, uint64(l.depth)<<62) {
+	if k = l.find(name, first) + 1; k > 0 {
+		return k, next + 1
+	}
+	if k = l.learn(name); k == 0 && s.unseen.add(name, first, uint64(l.depth)<<62) {
 		s.repeat = true
 	}
 	return k, next + 1
@@ -216,7 +224,9 @@ func ascii(p []byte) bool {
 
 // fail is the second look at a text that is no JSON.
 func (s *Scanner) fail(text []byte) *Scan {
-	s.begin()
+	clear(s.values)
+	s.out.Kind, s.out.Value = Invalid, Value{}
+	s.out.InvalidUTF8, s.out.LoneSurrogate, s.out.DuplicateKey = -1, -1, -1
 	s.second.reset()
 	s.second.write(text)
 	s.out.AtEnd = !s.second.failed
@@ -243,7 +253,7 @@ func (s *Scanner) firstDuplicate(text []byte) int {
 		})
 	}
 	look(text, 0, func(name string, v Value) {
-		if s.subOf >= 0 && name == s.keys.SubOf && v.Kind == Object {
+		if s.top.sub > 0 && name == s.keys.SubOf && v.Kind == Object {
 			look(v.Bytes(text), v.Start, nil)
 		}
 	})
