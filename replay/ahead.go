@@ -15,7 +15,7 @@ import (
 // others while the next is not ready. A batch owns its text.
 const (
 	batchBytes   = 256 << 10 // read at once
-	batchLines   = 512
+	batchLines   = 2048
 	batchesAhead = 4
 	aheadBytes   = 1 << 20 // a shorter way is not worth a goroutine
 )

@@ -416,7 +416,7 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 	}
 	if line.values != nil {
 		r.parsed++
-		return ClassEntry, s.add(dialect.Object{
+		return ClassEntry, s.add(&dialect.Object{
 			Sequence: seq, Index: r.parsed - 1, Offset: at, Bytes: int64(len(text)),
 			Text: text, Scan: s.keys().Plain(text, line.values),
 		})
@@ -435,7 +435,7 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 			o.Text = text[v.Start:v.End]
 			o.Scan = s.keys().Scan(o.Text)
 		}
-		return ClassEntry, s.add(o)
+		return ClassEntry, s.add(&o)
 	case jsonl.Invalid:
 		if len(bytes.TrimSpace(text)) == 0 {
 			return ClassBlank, nil
@@ -471,7 +471,7 @@ func (s *scanner) oversized(line jsonl.Line, seq uint64, provisional bool) (Clas
 	if line.Terminated {
 		o.Bytes--
 	}
-	return ClassEntry, s.add(o)
+	return ClassEntry, s.add(&o)
 }
 
 func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, errOffset int) (Class, error) {
@@ -492,7 +492,7 @@ func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, er
 		object := v.Bytes(text)
 		scan := s.keys().Scan(object)
 		s.noteText(scan, seq, at+int64(v.Start))
-		if err := s.add(dialect.Object{
+		if err := s.add(&dialect.Object{
 			Sequence: seq, Index: -1, Offset: at + int64(v.Start), Bytes: int64(len(object)),
 			Text: object, Scan: scan, Salvaged: true,
 		}); err != nil {
@@ -506,9 +506,9 @@ func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, er
 }
 
 // add hands an object to the dialect.
-func (s *scanner) add(o dialect.Object) error {
+func (s *scanner) add(o *dialect.Object) error {
 	if s.r.opt.Observe != nil {
-		seen := o
+		seen := *o
 		if o.Scan != nil {
 			scan := *o.Scan // the scanner's own is overwritten by the next object
 			scan.Top, scan.Sub = slices.Clone(scan.Top), slices.Clone(scan.Sub)
@@ -520,7 +520,7 @@ func (s *scanner) add(o dialect.Object) error {
 		return nil
 	}
 	s.events++
-	return s.r.session.Add(o)
+	return s.r.session.Add(*o)
 }
 
 // noteText reports what JSON accepts and a reader should know.

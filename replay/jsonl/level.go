@@ -25,8 +25,8 @@ type level struct {
 	sub    int     // number of the key that holds the level below, or -1
 	values []Value // of the keys that were asked for, by index
 
-	seen   uint64 // a bit for each key that the object at hand has had
-	follow [levelKeysMax + 1]uint8
+	seen   uint64                     // a bit for each key that the object at hand has had
+	follow [levelKeysMax + 1][2]uint8 // by the key before: what came next the last times
 	quoted [levelKeysMax + 1]quoted
 }
 
@@ -86,9 +86,10 @@ func newQuoted(name string) quoted {
 
 // at reports whether the key stands in a text at i.
 func (q *quoted) at(t []byte, i int) bool {
-	if uint(i)+quotedBytesMax > uint(len(t)) {
+	if uint(i) > uint(len(t)) || len(t)-i < quotedBytesMax {
 		return false // or perhaps: near the end it is looked up
 	}
-	x, y := binary.LittleEndian.Uint64(t[i:]), binary.LittleEndian.Uint64(t[i+8:])
+	p := t[i:]
+	x, y := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
 	return (x&q.maskX^q.x)|(y&q.maskY^q.y) == 0
 }

@@ -94,7 +94,7 @@ func (r *Reader) scanOversized(line Line, content int64) (*Oversized, error) {
 		if line.Terminated {
 			r.feed(p)
 		}
-		return true
+		return line.Terminated || !v.failed
 	})
 	if err != nil {
 		return nil, err

@@ -158,8 +158,8 @@ func (m *machine) str(t []byte, i int) (end int, escaped bool) {
 	for {
 		// Two words a turn; most keys and ids end in the first turn. Which of
 		// the words has the stop is chance, so it is not asked in a branch.
-		if i+16 <= len(t) {
-			x, y := binary.LittleEndian.Uint64(t[i:]), binary.LittleEndian.Uint64(t[i+8:])
+		if p := t[i:]; len(p) >= 16 {
+			x, y := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
 			stopX, stopY := stops(x), stops(y)
 			seen |= x | y
 			if stopX|stopY == 0 {

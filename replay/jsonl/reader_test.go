@@ -277,61 +277,108 @@ func TestReader_LongLines(t *testing.T) {
 	}
 }
 
-// giant is a source of one record with a text of size bytes, made on demand.
+// giant is a source of one record, made on demand: a unit that is repeated
+// between a head and a tail. It counts what is read.
 type giant struct {
-	head, tail string
-	size       int64
+	head, unit, tail string
+	size             int64 // of the units
+	read             int64
 }
 
-func (g giant) len() int64 { return int64(len(g.head)) + g.size + int64(len(g.tail)) }
+func (g *giant) len() int64 { return int64(len(g.head)) + g.size + int64(len(g.tail)) }
 
-func (g giant) ReadAt(p []byte, at int64) (int, error) {
-	for i := range p {
-		switch at := at + int64(i); {
-		case at < int64(len(g.head)):
-			p[i] = g.head[at]
-		case at < int64(len(g.head))+g.size:
-			p[i] = 'g'
+func (g *giant) ReadAt(p []byte, at int64) (n int, err error) {
+	head, units := int64(len(g.head)), int64(len(g.head))+g.size
+	for n < len(p) {
+		switch at := at + int64(n); {
+		case at < head:
+			n += copy(p[n:], g.head[at:])
+		case at < units:
+			n += copy(p[n:min(int64(len(p)), int64(n)+units-at)], g.unit[(at-head)%int64(len(g.unit)):])
 		case at < g.len():
-			p[i] = g.tail[at-int64(len(g.head))-g.size]
+			n += copy(p[n:], g.tail[at-units:])
 		default:
-			return i, io.EOF
+			return n, io.EOF
 		}
 	}
-	return len(p), nil
+	g.read += int64(n)
+	return n, nil
 }
 
 func TestReader_OversizedNeverHeld(t *testing.T) {
-	g := giant{head: "{}\n" + `{"type":"message","message":{"role":"user","content":"`, size: 100 << 20, tail: `"},"id":"late"}` + "\n{}\n"}
-	r := NewReader(g, 0, g.len(), ReaderOptions{Keys: testKeys})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	var got *Oversized
-	lines := 0
-	for ; ; lines++ {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	const head, tail = "{}\n" + `{"type":"message","message":{"role":"user","content":`, `},"id":"late"}` + "\n{}\n"
+	const call = `{"id":"x","arguments":{"text":"größe\n","n":[12,true]}},`
+	for _, tt := range []struct {
+		name  string
+		g     giant
+		lines int
+		valid bool
+		reads int64 // how often each byte is read at the most
+	}{
+		{"text", giant{head: head + `"`, unit: "ggggggggggggggg\\n", size: 100 << 20, tail: `"` + tail}, 3, true, 2},
+		{"structure", giant{head: head + `[`, unit: call, size: int64(len(call)) << 21, tail: `0]` + tail}, 3, true, 2},
+		{"NULs", giant{head: "{}\n", unit: strings.Repeat("\x00", 4<<10), size: 1 << 30, tail: "\n"}, 2, false, 2},
+		{"NULs without an end", giant{head: "{}\n", unit: strings.Repeat("\x00", 4<<10), size: 1 << 30}, 2, false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := &tt.g
+			r := NewReader(g, 0, g.len(), ReaderOptions{Keys: testKeys})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var got *Oversized
+			lines := 0
+			for ; ; lines++ {
+				line, err := r.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if line.Oversized != nil {
+					got = line.Oversized
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if lines != tt.lines || got == nil || got.Valid != tt.valid {
+				t.Fatalf("got %d lines, oversized %+v, want %d, valid %v", lines, got, tt.lines, tt.valid)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
+				t.Errorf("got %d bytes allocated, want less than a MiB", used)
+			}
+			if most := tt.reads*g.len() + 4*defaultBufferBytes; g.read > most {
+				t.Errorf("got %d bytes read of %d, want at most %d", g.read, g.len(), most)
+			}
+			if !tt.valid {
+				return
+			}
+			if string(got.Top[0].Raw) != `"message"` || string(got.Top[1].Raw) != `"late"` || string(got.Sub[0].Raw) != `"user"` {
+				t.Errorf("got type %q, id %q, role %q", got.Top[0].Raw, got.Top[1].Raw, got.Sub[0].Raw)
+			}
+			if m := got.Top[4]; m.Kind != Object || m.End-m.Start < g.size || m.Raw != nil {
+				t.Errorf("got message %v of %d bytes, want an object of over %d", m.Kind, m.End-m.Start, g.size)
+			}
+		})
+	}
+}
+
+// What was not asked for is left to the machine, as far as it is whole in a
+// piece: the stream steps over it at once, and over the rest byte by byte.
+func TestStream_StepsOverWholeValues(t *testing.T) {
+	const call = `{"id":"x","arguments":{"text":"a","n":[12,true]}}`
+	text := `{"message":{"content":[` + strings.Repeat(call+",", 1000) + `0]}}`
+	v := newStream(testKeys)
+	steps := 0
+	for p := []byte(text); len(p) > 0; p = p[min(len(p), 700):] {
+		before := v.offset
+		v.write(p[:min(len(p), 700)])
+		if v.offset-before < int64(min(len(p), 700)) {
+			t.Fatalf("stopped at %d", v.offset)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line.Oversized != nil {
-			got = line.Oversized
-		}
+		steps += v.missed
 	}
-	runtime.ReadMemStats(&after)
-	if lines != 3 || got == nil || !got.Valid || got.Kind != Object {
-		t.Fatalf("got %d lines, oversized %+v, want 3 and a valid object", lines, got)
-	}
-	if string(got.Top[0].Raw) != `"message"` || string(got.Top[1].Raw) != `"late"` || string(got.Sub[0].Raw) != `"user"` {
-		t.Errorf("got type %q, id %q, role %q", got.Top[0].Raw, got.Top[1].Raw, got.Sub[0].Raw)
-	}
-	if m := got.Top[4]; m.Kind != Object || m.End-m.Start < g.size || m.Raw != nil {
-		t.Errorf("got message %v of %d bytes, want an object of over %d", m.Kind, m.End-m.Start, g.size)
-	}
-	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
-		t.Errorf("got %d bytes allocated, want less than a MiB", used)
+	if !v.complete() || steps == 0 || steps > missesMax*(len(text)/700+1) {
+		t.Errorf("complete %v, %d values were tried in vain, want some and at most %d a piece", v.complete(), steps, missesMax)
 	}
 }
 

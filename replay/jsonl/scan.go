@@ -130,15 +130,21 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 	}
 	for k := 0; ; {
 		follow := &l.follow[k&levelKeysMax]
-		k = int(*follow)
-		if q := &l.quoted[k&levelKeysMax]; q.at(t, i) {
-			i += q.size
-		} else {
-			if k, i = s.key(t, i, l); i < 0 {
-				return -1
+		k = int(follow[0])
+		q := &l.quoted[k&levelKeysMax]
+		if !q.at(t, i) {
+			follow[0], follow[1] = follow[1], follow[0]
+			k = int(follow[0])
+			q = &l.quoted[k&levelKeysMax]
+			if !q.at(t, i) {
+				if k, i = s.key(t, i, l); i < 0 {
+					return -1
+				}
+				follow[0] = uint8(k)
+				q = &l.quoted[0]
 			}
-			*follow = uint8(k)
 		}
+		i += q.size
 		bit := uint64(1) << (k & levelKeysMax) &^ 1 // none for a key that is not in the set
 		if l.seen&bit != 0 {
 			s.repeat = true

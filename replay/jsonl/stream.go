@@ -1,6 +1,9 @@
 package jsonl
 
-import "math/bits"
+import (
+	"math/bits"
+	"unicode/utf8"
+)
 
 // scalarBytesMax is how long the raw text of a scalar in an oversized record
 // may be to be held.
@@ -34,8 +37,9 @@ func (v OversizedValue) Present() bool { return v.Kind != Invalid }
 // stream validates a text that arrives in pieces, in constant memory but for
 // the chosen scalars. It is the second scanner of this package: it serves
 // records that are never held, and it finds the place where bad ones fail, so
-// it is written for that, a state per byte, and not for speed. Its verdict is
-// the machine's.
+// it is written for that, a state per byte, and not for speed. What is whole
+// in a piece and was not asked for, it leaves to a machine, whose verdict is
+// its own.
 type stream struct {
 	top, sub    keySet
 	subOf       int
@@ -56,7 +60,14 @@ type stream struct {
 	token                tokenState
 	invalidUTF8          bool
 	loneSurrogate        bool
+
+	m      machine
+	missed int // values that were not whole in the piece at hand
 }
+
+// missesMax is how many values of a piece the machine may try in vain: each
+// may reach to the end of the piece, and contain the next.
+const missesMax = 4
 
 // tokenState is the token being read.
 type tokenState struct {
@@ -122,10 +133,14 @@ func (v *stream) reset() {
 // write takes the next piece. It stops at the first byte that cannot stand
 // where it does: failed, and offset is its place.
 func (v *stream) write(p []byte) {
+	v.missed = 0
 	for len(p) > 0 && !v.failed {
 		n := 0
-		if v.state == inString {
+		switch v.state {
+		case inString:
 			n = v.plain(p)
+		case atValue, atElement:
+			n = v.whole(p)
 		}
 		if n == 0 {
 			n = 1
@@ -138,22 +153,53 @@ func (v *stream) write(p []byte) {
 	}
 }
 
-// plain takes the plain ASCII text that p starts with, eight bytes a turn.
+// plain takes the text that p starts with, as far as it is whole characters
+// and escapes of two bytes; what is plain ASCII, eight bytes a turn.
 func (v *stream) plain(p []byte) int {
 	if v.token.utf8.want > 0 || v.token.high {
 		return 0
 	}
 	n := 0
-	for n < len(p) {
+	for more := true; more && n < len(p); {
 		x := word(p, n)
 		stop := stops(x) | x&highBits
 		n += bits.TrailingZeros64(stop) / 8 // 8 when there is none
-		if stop != 0 {
-			break
+		if stop == 0 || n == len(p) {
+			continue
 		}
+		size := 0
+		if p[n] >= utf8.RuneSelf {
+			if r, width := utf8.DecodeRune(p[n:]); r != utf8.RuneError || width > 1 {
+				size = width
+			}
+		} else if p[n] == '\\' && n+1 < len(p) && simpleEscape[p[n+1]] != 0 {
+			v.token.escaped = true
+			size = 2
+		}
+		n += size
+		more = size > 0
 	}
 	v.hold(p[:n])
 	return n
+}
+
+// whole takes the value that p starts with if nobody asked for it and all of
+// it is there, else nothing.
+func (v *stream) whole(p []byte) int {
+	asked := v.depth == 0 || v.depth < len(v.held) && v.key >= 0 && v.object(v.depth-1)
+	if asked || v.missed == missesMax || p[0] <= ' ' || p[0] == ']' {
+		return 0
+	}
+	v.m.reset()
+	value := v.m.value(p, 0, v.depth)
+	if !value.Present() || value.Kind == Number && value.End == len(p) {
+		v.missed++
+		return 0
+	}
+	v.state = afterValue
+	v.invalidUTF8 = v.invalidUTF8 || v.m.invalidUTF8 >= 0
+	v.loneSurrogate = v.loneSurrogate || v.m.loneSurrogate >= 0
+	return value.End
 }
 
 // result reports what was seen once the last piece was written.

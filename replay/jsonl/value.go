@@ -54,7 +54,7 @@ func (v Value) Bytes(line []byte) []byte {
 // what is no UTF-8 as it stands, where there are no escapes.
 func (v Value) Plain(line []byte) []byte {
 	if v.Escaped {
-		return AppendText(nil, v.Bytes(line))
+		return v.decoded(line)
 	}
 	return line[v.Start+1 : v.End-1]
 }
@@ -69,6 +69,11 @@ func (v Value) Text(line []byte) string {
 	}
 	return string(AppendText(nil, v.Bytes(line)))
 }
+
+// decoded is the rare part of Plain, apart so that the other is inlined.
+//
+//go:noinline
+func (v Value) decoded(line []byte) []byte { return AppendText(nil, v.Bytes(line)) }
 
 // Members iterates over the members of an object's text, in order and with
 // duplicates: the decoded key, and the value with offsets into text. It stops

@@ -116,7 +116,7 @@ func (s *Session) parentHash(line []byte, v jsonl.Value) uint64 {
 
 // values returns the members of an object and the text that they refer to.
 // Those of an oversized object that are not held are present, with no text.
-func (s *Session) values(o dialect.Object) (top, sub []jsonl.Value, line []byte) {
+func (s *Session) values(o *dialect.Object) (top, sub []jsonl.Value, line []byte) {
 	if o.Oversized == nil {
 		return o.Scan.Top, o.Scan.Sub, o.Text
 	}

@@ -203,7 +203,7 @@ func (s *Session) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
 
 // Facts implements dialect.Session.
 func (s *Session) Facts(o dialect.Object) dialect.Facts {
-	top, sub, line := s.values(o)
+	top, sub, line := s.values(&o)
 	var f dialect.Facts
 	f.Type = top[keyType].Text(line)
 	if len(f.Type) > labelBytesMax {

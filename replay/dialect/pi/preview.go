@@ -13,7 +13,7 @@ func (s *Session) Preview(v dialect.View, o dialect.Object) (dialect.Preview, bo
 		return dialect.Preview{}, false
 	}
 	var e entry
-	s.classify(&e, o, o.Scan.Top, o.Scan.Sub, o.Text)
+	s.classify(&e, &o, o.Scan.Top, o.Scan.Sub, o.Text)
 	switch e.kind {
 	case kindCompaction, kindContextEdit, kindChildUsage:
 		return dialect.Preview{}, false

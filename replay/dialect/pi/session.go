@@ -89,7 +89,7 @@ func newSession(hint int, space *pages.Space) *Session {
 
 // Add implements dialect.Session.
 func (s *Session) Add(o dialect.Object) error {
-	top, sub, line := s.values(o)
+	top, sub, line := s.values(&o)
 	if is(line, top[keyType], "session") {
 		return s.addHeader(o, top, line)
 	}
@@ -106,7 +106,7 @@ func (s *Session) Add(o dialect.Object) error {
 		return nil
 	}
 	var e entry
-	s.classify(&e, o, top, sub, line)
+	s.classify(&e, &o, top, sub, line)
 	if e.kind == kindNoMessage {
 		s.report(jsonl.CodeMessageMissing, o, "a message entry without a message shows nothing; its place in the tree stays")
 	}
@@ -133,7 +133,9 @@ func (s *Session) Add(o dialect.Object) error {
 	if _, repeated := s.tree.Add(link); repeated {
 		s.report(jsonl.CodeDuplicateID, o, "an earlier entry has the same id; links go to the last one")
 	}
-	s.special(i, o, top, line)
+	if e.kind > kindBranchSummary { // the kinds before are nothing special
+		s.special(i, o, top, line)
+	}
 	s.noteTime(e.role, line, top[keyTime])
 	if !s.tree.Dirty() {
 		s.advance(i)
@@ -142,7 +144,7 @@ func (s *Session) Add(o dialect.Object) error {
 }
 
 // classify fills the index entry of an object. It changes nothing else.
-func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, line []byte) {
+func (s *Session) classify(e *entry, o *dialect.Object, top, sub []jsonl.Value, line []byte) {
 	e.offset, e.sequence, e.bytes, e.kind = o.Offset, o.Sequence, uint32(len(o.Text)), kindUnknown
 	if o.Oversized != nil {
 		e.flags |= flagBig
@@ -167,7 +169,7 @@ func (s *Session) classify(e *entry, o dialect.Object, top, sub []jsonl.Value, l
 	}
 }
 
-func (s *Session) classifyMessage(e *entry, o dialect.Object, m jsonl.Value, sub []jsonl.Value, line []byte) {
+func (s *Session) classifyMessage(e *entry, o *dialect.Object, m jsonl.Value, sub []jsonl.Value, line []byte) {
 	if m.Kind != jsonl.Object {
 		e.kind = kindNoMessage
 		return
