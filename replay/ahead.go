@@ -14,8 +14,8 @@ import (
 // which the caller's is one: it understands the batches in order and scans
 // others while the next is not ready. A batch owns its text.
 const (
-	batchBytes   = 256 << 10 // read at once
-	batchLines   = 2048
+	batchBytes   = 128 << 10 // read at once
+	batchLines   = 1024
 	batchesAhead = 4
 	aheadBytes   = 1 << 20 // a shorter way is not worth a goroutine
 )
@@ -23,19 +23,19 @@ const (
 // batch is some lines with what a scan found in them.
 type batch struct {
 	lines  []scanned
-	buf    []byte        // that holds the lines; nil where they are the reader's
-	values []jsonl.Value // of the lines in turn
-	digest *stamp.Digest // at the end of the lines
-	err    error         // what followed them; io.EOF after the last
-	check  bool          // their end is a checkpoint
-	done   chan struct{} // gets one when they are scanned
+	buf    []byte         // that holds the lines; nil where they are the reader's
+	found  []jsonl.Member // in the lines
+	digest *stamp.Digest  // at the end of the lines
+	err    error          // what followed them; io.EOF after the last
+	check  bool           // their end is a checkpoint
+	done   chan struct{}  // gets one when they are scanned
 }
 
-// scanned is one line. It has values where it is an object of which there is
-// nothing else to tell.
+// scanned is one line.
 type scanned struct {
 	jsonl.Line
-	values []jsonl.Value
+	members []jsonl.Member
+	plain   bool // an object with these members of which there is nothing else to tell
 }
 
 // producer fills batches.
@@ -73,15 +73,12 @@ func (p *producer) split(b *batch) {
 
 // scan scans the lines.
 func (b *batch) scan(keys *jsonl.Scanner) {
-	n := keys.Values()
-	if cap(b.values) < n*len(b.lines) {
-		b.values = make([]jsonl.Value, n*cap(b.lines))
-	}
+	b.found = b.found[:0]
 	for i := range b.lines {
-		line := &b.lines[i]
-		values := b.values[n*i : n*(i+1) : n*(i+1)]
-		if line.Terminated && keys.Object(line.Text, values) {
-			line.values = values
+		if line := &b.lines[i]; line.Terminated {
+			n := len(b.found)
+			b.found, line.plain = keys.Object(line.Text, b.found)
+			line.members = b.found[n:len(b.found):len(b.found)]
 		}
 	}
 }

@@ -357,7 +357,7 @@ func (s *scanner) record(line *scanned, provisional bool) error {
 	text, at := line.Text, line.Offset
 	s.objects, s.findings = s.objects[:0], s.findings[:0]
 	if at == 0 && bytes.HasPrefix(text, []byte(jsonl.BOM)) {
-		text, at, line.values = trimBOM(text), int64(len(jsonl.BOM)), nil
+		text, at, line.plain = trimBOM(text), int64(len(jsonl.BOM)), false
 		s.diagnose(jsonl.CodeBOM, seq, 0, at, "a byte-order mark, skipped")
 	}
 	class, err := s.classify(line, text, at, seq, provisional)
@@ -414,11 +414,11 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 	if line.Oversized != nil {
 		return s.oversized(line.Line, seq, provisional)
 	}
-	if line.values != nil {
+	if line.plain {
 		r.parsed++
 		return ClassEntry, s.add(&dialect.Object{
 			Sequence: seq, Index: r.parsed - 1, Offset: at, Bytes: int64(len(text)),
-			Text: text, Scan: s.keys().Plain(text, line.values),
+			Text: text, Scan: s.keys().Plain(text, line.members),
 		})
 	}
 	scan := s.keys().Scan(text)

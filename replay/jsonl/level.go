@@ -21,9 +21,10 @@ const (
 // a key that is not in it.
 type level struct {
 	keySet
-	depth  int
-	sub    int     // number of the key that holds the level below, or -1
-	values []Value // of the keys that were asked for, by index
+	depth int
+	sub   int // number of the key that holds the level below, or -1
+	asked int // keys that are reported: the first of the set
+	base  int // index of the first of them among those of both levels
 
 	seen   uint64                     // a bit for each key that the object at hand has had
 	follow [levelKeysMax + 1][2]uint8 // by the key before: what came next the last times
@@ -36,8 +37,8 @@ type quoted struct {
 	size               int
 }
 
-func newLevel(k keySet, depth, sub int) level {
-	l := level{keySet: k, depth: depth, sub: sub}
+func newLevel(k keySet, depth, sub, base int) level {
+	l := level{keySet: k, depth: depth, sub: sub, asked: len(k.names), base: base}
 	for i := range l.quoted {
 		l.quoted[i].x = 1 // that no mask lets through: it is at no place
 	}

@@ -1,5 +1,7 @@
 package jsonl
 
+import "slices"
+
 // Scan is what a Scanner found in a text. It refers to the text by offsets.
 type Scan struct {
 	Kind  Kind  // of the whole text; Invalid when it is no JSON
@@ -25,7 +27,9 @@ type Scan struct {
 type Scanner struct {
 	keys     Keys
 	top, sub level
-	values   []Value // of both levels
+	values   []Value  // of both levels, for out and plain
+	found    []Member // from own on those of the text at hand
+	own      int
 
 	m      machine
 	unseen seenKeys
@@ -33,7 +37,6 @@ type Scanner struct {
 	buf    []byte // decoded keys
 	second *stream
 	out    Scan
-	plain  Scan // what Plain returns
 }
 
 // NewScanner returns a scanner that reports the members k.
@@ -42,15 +45,14 @@ func NewScanner(k Keys) *Scanner {
 	s := &Scanner{
 		keys:   k,
 		values: make([]Value, len(top.names)+len(sub.names)),
-		top:    newLevel(top, 1, subOf+1),
-		sub:    newLevel(sub, 2, -1),
+		top:    newLevel(top, 1, subOf+1, 0),
+		sub:    newLevel(sub, 2, -1, len(top.names)),
 		second: newStream(Keys{}),
 	}
 	if subOf < 0 {
 		s.top.sub = -1
 	}
-	s.out.Top, s.out.Sub = s.asked(s.values)
-	s.plain = Scan{Kind: Object, Value: Value{Kind: Object}, InvalidUTF8: -1, LoneSurrogate: -1, DuplicateKey: -1}
+	s.out.Top, s.out.Sub = s.values[:len(k.Top):len(k.Top)], s.values[len(top.names):]
 	return s
 }
 
@@ -58,7 +60,7 @@ func NewScanner(k Keys) *Scanner {
 // around it and reports the chosen members. It accepts exactly what
 // encoding/json.Valid accepts. The result is good until the next Scan.
 func (s *Scanner) Scan(text []byte) *Scan {
-	s.begin(s.values)
+	s.begin(s.found[:0])
 	i := space(text, 0)
 	v := Value{Start: i}
 	if i < len(text) && text[i] == '{' {
@@ -69,53 +71,61 @@ func (s *Scanner) Scan(text []byte) *Scan {
 	if v.Kind == Invalid || v.End < 0 || space(text, v.End) < len(text) {
 		return s.fail(text)
 	}
-	s.out.Kind, s.out.Value = v.Kind, v
+	s.tell(v, s.found)
 	s.out.InvalidUTF8, s.out.LoneSurrogate = s.m.invalidUTF8, s.m.loneSurrogate
-	s.out.DuplicateKey, s.out.ErrOffset, s.out.AtEnd = -1, 0, false
 	if s.repeat {
 		s.out.DuplicateKey = s.firstDuplicate(text)
 	}
 	return &s.out
 }
 
+// Member is a member that was asked for, with its value in the text.
+type Member struct {
+	index uint8 // among those of both levels
+	Value
+}
+
 // Object is Scan for the usual text and nothing else: one object without white
-// space around it of which there is nothing to tell but its members. It writes
-// their values, for Plain, where it is told; there must be room for Values.
-// Where it reports false they are void, and Scan says what the text is.
-func (s *Scanner) Object(text []byte, values []Value) bool {
+// space around it of which there is nothing to tell but its members. It appends
+// those that were asked for and are there, for Plain, to members. Where ok is
+// false, Scan says what the text is.
+func (s *Scanner) Object(text []byte, members []Member) (_ []Member, ok bool) {
 	if len(text) == 0 || text[0] != '{' {
-		return false
+		return members, false
 	}
-	s.begin(values)
-	return s.members(text, 1, &s.top) == len(text) &&
-		s.m.invalidUTF8 < 0 && s.m.loneSurrogate < 0 && !s.repeat
+	kept := s.found
+	s.begin(members)
+	if s.members(text, 1, &s.top) == len(text) && s.m.invalidUTF8 < 0 && s.m.loneSurrogate < 0 && !s.repeat {
+		members, ok = s.found, true
+	}
+	s.found = kept
+	return members, ok
 }
 
-// Values is how many values Object writes.
-func (s *Scanner) Values() int { return len(s.values) }
-
-// Plain returns the Scan of a text, with the values that Object wrote for it,
-// in this scanner or another for the same keys. It is good until the next
-// Plain.
-func (s *Scanner) Plain(text []byte, values []Value) *Scan {
-	s.plain.Value.End = len(text)
-	s.plain.Top, s.plain.Sub = s.asked(values)
-	return &s.plain
+// Plain returns the Scan of a text in which Object, of this scanner or another
+// for the same keys, found the members. It is good until the next Scan.
+func (s *Scanner) Plain(text []byte, members []Member) *Scan {
+	s.tell(Value{Kind: Object, End: len(text)}, members)
+	return &s.out
 }
 
-// asked returns those of the values that were asked for, parallel to Keys.
-func (s *Scanner) asked(values []Value) (top, sub []Value) {
-	n := len(values) - len(s.keys.Sub)
-	return values[:len(s.keys.Top):len(s.keys.Top)], values[n:]
+// tell reports a value of which there is nothing to tell but its members.
+func (s *Scanner) tell(v Value, members []Member) {
+	clear(s.values)
+	for i := range members {
+		s.values[members[i].index] = members[i].Value
+	}
+	s.out.Kind, s.out.Value = v.Kind, v
+	s.out.InvalidUTF8, s.out.LoneSurrogate, s.out.DuplicateKey = -1, -1, -1
+	s.out.ErrOffset, s.out.AtEnd = 0, false
 }
 
 // Clone returns another scanner for the same keys.
 func (s *Scanner) Clone() *Scanner { return NewScanner(s.keys) }
 
-func (s *Scanner) begin(values []Value) {
-	n := len(values) - len(s.keys.Sub)
-	s.top.values, s.sub.values = values[:n], values[n:]
-	clear(values)
+// begin makes ready for a text whose members are appended to found.
+func (s *Scanner) begin(found []Member) {
+	s.found, s.own = found, len(found)
 	s.m.reset()
 	s.unseen.reset()
 	s.repeat = false
@@ -149,7 +159,7 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 		if l.seen&bit != 0 {
 			s.repeat = true
 			if k == l.sub {
-				clear(s.sub.values)
+				s.forgetSub()
 			}
 		}
 		l.seen |= bit
@@ -175,8 +185,8 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 		default:
 			v.Kind, v.End = scalar(t, i)
 		}
-		if j := k - 1; uint(j) < uint(len(l.values)) {
-			l.values[j] = v
+		if j := k - 1; uint(j) < uint(l.asked) {
+			s.found = append(s.found, Member{uint8(l.base + j), v})
 		}
 		if i = space(t, v.End); uint(i) >= uint(len(t)) { // also v.End < 0
 			return -1
@@ -189,6 +199,12 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 		}
 		i = space(t, i+1)
 	}
+}
+
+// forgetSub forgets what was found in a member SubOf: there is another.
+func (s *Scanner) forgetSub() {
+	own := slices.DeleteFunc(s.found[s.own:], func(m Member) bool { return int(m.index) >= s.sub.base })
+	s.found = s.found[:s.own+len(own)]
 }
 
 // key reads a key with its colon. It returns the key's number in the level,
@@ -230,9 +246,7 @@ func ascii(p []byte) bool {
 
 // fail is the second look at a text that is no JSON.
 func (s *Scanner) fail(text []byte) *Scan {
-	clear(s.values)
-	s.out.Kind, s.out.Value = Invalid, Value{}
-	s.out.InvalidUTF8, s.out.LoneSurrogate, s.out.DuplicateKey = -1, -1, -1
+	s.tell(Value{}, nil)
 	s.second.reset()
 	s.second.write(text)
 	s.out.AtEnd = !s.second.failed

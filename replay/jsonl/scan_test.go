@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,6 +24,7 @@ var testKeys = Keys{
 // scan in passing.
 func checkScan(t *testing.T, s *Scanner, text []byte) {
 	t.Helper()
+	checkObject(t, s, text)
 	got := s.Scan(text)
 	checkStream(t, got, text)
 
@@ -60,6 +62,30 @@ func checkScan(t *testing.T, s *Scanner, text []byte) {
 	}
 	if got.Kind == Object && got.InvalidUTF8 < 0 { // the library merges bad keys differently
 		checkMembers(t, s.keys, got, text)
+	}
+}
+
+// checkObject checks that Object takes the usual text and no other, that Plain
+// then returns what Scan does, and that members of texts before stay.
+func checkObject(t *testing.T, s *Scanner, text []byte) {
+	t.Helper()
+	before := []Member{{index: uint8(s.sub.base), Value: Value{Kind: String, Start: 1, End: 3}}}
+	members, ok := s.Object(text, before)
+	suspected := s.repeat
+	want := *s.Scan(text)
+	want.Top, want.Sub = slices.Clone(want.Top), slices.Clone(want.Sub)
+	usual := want.Value == Value{Kind: Object, End: len(text)} &&
+		want.InvalidUTF8 < 0 && want.LoneSurrogate < 0 && want.DuplicateKey < 0
+	if ok && !usual || !ok && usual && !suspected {
+		t.Fatalf("Object(%q): got %v for %+v", text, ok, want)
+	}
+	if members[0] != before[0] || !ok && len(members) > 1 {
+		t.Fatalf("Object(%q): got members %+v", text, members)
+	}
+	if ok {
+		if diff := cmp.Diff(want, *s.Plain(text, members[1:])); diff != "" {
+			t.Fatalf("Plain(%q) (-Scan +Plain):\n%s", text, diff)
+		}
 	}
 }
 
