@@ -14,8 +14,8 @@ import (
 // which the caller's is one: it understands the batches in order and scans
 // others while the next is not ready. A batch owns its text.
 const (
-	batchBytes   = 128 << 10 // read at once
-	batchLines   = 1024
+	batchBytes   = 256 << 10 // read at once
+	batchLines   = 2048
 	batchesAhead = 4
 	aheadBytes   = 1 << 20 // a shorter way is not worth a goroutine
 )

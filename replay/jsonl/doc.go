@@ -32,8 +32,13 @@
 // There are two scanners with one verdict. The machine inside Scanner runs over
 // a text in memory eight bytes at a time and knows nothing but yes or no. The
 // stream takes bytes one by one in pieces of any size; it serves records that
-// are never held and finds the place where a bad line fails. Tests hold both
-// against encoding/json and against each other.
+// are never held and finds the place where a bad line fails. What is whole in a
+// piece and was not asked for, it leaves to a machine. Tests hold both against
+// encoding/json and against each other.
+//
+// A Scanner learns from its texts which keys there are and in what order, so
+// that the next text like them is compared and not looked up. What it reports
+// does not depend on that.
 //
 // # Invariants
 //
@@ -42,13 +47,15 @@
 //     after Sync it stands at the end of the last line returned.
 //  3. A Reader holds one buffer (1 MiB), and of a longer line at most
 //     RecordBytesMax; the room of a long line is given back a buffer later.
+//     Buffers that Swap hands out are the caller's.
 //  4. Reading, scanning and the digest allocate nothing per line, but for lines
-//     longer than the buffer, and lines whose keys repeat or seem to.
+//     longer than the buffer, and lines whose keys repeat or seem to. A scanner
+//     learns at most 63 keys of an object.
 //  5. No input makes anything here panic; a bad line costs a constant number of
 //     looks at it, plus at most 256 MiB of them in Salvage.
 //
 // # Concurrency
 //
 // A Reader and a Scanner are for one goroutine at a time. What they return is
-// good until their next call. Everything else is a function of its arguments.
+// good until their next call, or for as long as their documentation says. Everything else is a function of its arguments.
 package jsonl

@@ -81,8 +81,10 @@ func (s *Scanner) Scan(text []byte) *Scan {
 
 // Member is a member that was asked for, with its value in the text.
 type Member struct {
-	index uint8 // among those of both levels
-	Value
+	index      uint8 // among those of both levels
+	kind       Kind
+	escaped    bool
+	start, end int
 }
 
 // Object is Scan for the usual text and nothing else: one object without white
@@ -113,7 +115,8 @@ func (s *Scanner) Plain(text []byte, members []Member) *Scan {
 func (s *Scanner) tell(v Value, members []Member) {
 	clear(s.values)
 	for i := range members {
-		s.values[members[i].index] = members[i].Value
+		m := &members[i]
+		s.values[m.index] = Value{m.kind, m.escaped, m.start, m.end}
 	}
 	s.out.Kind, s.out.Value = v.Kind, v
 	s.out.InvalidUTF8, s.out.LoneSurrogate, s.out.DuplicateKey = -1, -1, -1
@@ -186,7 +189,7 @@ func (s *Scanner) members(t []byte, i int, l *level) int {
 			v.Kind, v.End = scalar(t, i)
 		}
 		if j := k - 1; uint(j) < uint(l.asked) {
-			s.found = append(s.found, Member{uint8(l.base + j), v})
+			s.found = append(s.found, Member{uint8(l.base + j), v.Kind, v.Escaped, v.Start, v.End})
 		}
 		if i = space(t, v.End); uint(i) >= uint(len(t)) { // also v.End < 0
 			return -1

@@ -69,7 +69,7 @@ func checkScan(t *testing.T, s *Scanner, text []byte) {
 // then returns what Scan does, and that members of texts before stay.
 func checkObject(t *testing.T, s *Scanner, text []byte) {
 	t.Helper()
-	before := []Member{{index: uint8(s.sub.base), Value: Value{Kind: String, Start: 1, End: 3}}}
+	before := []Member{{index: uint8(s.sub.base), kind: String, start: 1, end: 3}}
 	members, ok := s.Object(text, before)
 	suspected := s.repeat
 	want := *s.Scan(text)
