@@ -119,38 +119,27 @@ func (p *producer) batches(way int64, keys func() *jsonl.Scanner) (next func() *
 			produce(b, keys)
 		}
 	}(keys().Clone())
+	help := func() bool { // rather than wait
+		select {
+		case b := <-empty:
+			produce(b, keys())
+			return true
+		default:
+			return false
+		}
+	}
 	var b *batch
 	next = func() *batch {
 		if b != nil {
 			empty <- b
-			b = nil
 		}
-		for {
-			if b == nil {
-				select {
-				case b = <-split:
-				default:
-				}
-			}
-			if b != nil {
-				select {
-				case <-b.done:
-					return b
-				default:
-				}
-			}
-			select { // rather than to wait
-			case other := <-empty:
-				produce(other, keys())
-				continue
-			default:
-			}
-			if b == nil {
-				b = <-split
-			}
-			<-b.done
-			return b
+		for len(split) == 0 && help() {
 		}
+		b = <-split
+		for len(b.done) == 0 && help() {
+		}
+		<-b.done
+		return b
 	}
 	return next, func() {
 		p.mu.Lock()
