@@ -11,6 +11,7 @@ import (
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 )
 
 // scaleTime is far above what linear work needs, and far below what quadratic
@@ -189,9 +190,10 @@ func TestScale_LiveAppends(t *testing.T) {
 func TestScale_SmallSessionsAreSmall(t *testing.T) {
 	data := manyLines(20, func(i int) string { return user(id(i), id(i-1)) })
 	all := make([]*replay.Replay, 2_000)
+	pool := pages.NewPool(pages.Options{Open: func() (pages.Store, error) { return &memStore{}, nil }})
 	before := heapBytes()
 	for i := range all {
-		all[i] = online(t, data)
+		all[i] = buildWith(t, data, replay.Options{Pages: pool})
 		all[i].View(dialect.Transcript)
 	}
 	each := (heapBytes() - before) / int64(len(all))

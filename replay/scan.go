@@ -509,8 +509,8 @@ func (s *scanner) salvage(text []byte, at int64, seq uint64, line jsonl.Line, er
 func (s *scanner) add(o *dialect.Object) error {
 	if s.r.opt.Observe != nil {
 		seen := *o
-		if o.Scan != nil {
-			scan := *o.Scan // the scanner's own is overwritten by the next object
+		if o.Salvaged {
+			scan := *o.Scan // the scanner's own is overwritten by the next object of the line
 			scan.Top, scan.Sub = slices.Clone(scan.Top), slices.Clone(scan.Sub)
 			seen.Scan = &scan
 		}
@@ -520,7 +520,11 @@ func (s *scanner) add(o *dialect.Object) error {
 		return nil
 	}
 	s.events++
-	return s.r.session.Add(*o)
+	again, err := s.r.session.Add(*o)
+	if again && s.r.opt.Observe != nil {
+		s.objects[len(s.objects)-1].Again = true
+	}
+	return err
 }
 
 // noteText reports what JSON accepts and a reader should know.

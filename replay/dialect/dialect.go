@@ -36,6 +36,7 @@ type Object struct {
 	Scan        *jsonl.Scan
 	Oversized   *jsonl.Oversized // values relative to Offset
 	Salvaged    bool
+	Again       bool // an entry before it has its id; known once it was added
 	Provisional bool // the unterminated last line, of an offline replay only
 }
 
@@ -168,9 +169,10 @@ type Preview struct {
 
 // Session is a dialect's understanding of one file.
 type Session interface {
-	// Add takes the next object in file order. A *Restart asks for the file
-	// to be read again from its start with another understanding.
-	Add(o Object) error
+	// Add takes the next object in file order and reports whether an entry
+	// before it has its id. A *Restart asks for the file to be read again from
+	// its start with another understanding.
+	Add(o Object) (again bool, err error)
 	// Commit ends a batch of Adds; until then the views are those of the
 	// last Commit or undefined.
 	Commit()

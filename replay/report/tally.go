@@ -53,6 +53,9 @@ func (t *tally) add(r replay.Record) {
 // stored reports whether the entry stands in the file already, byte for byte
 // as long: the same record, written twice.
 func stored(s dialect.Session, o dialect.Object) bool {
+	if !o.Again {
+		return false
+	}
 	_, held, _ := s.Held(o.Text)
 	return len(held) > 1 && held[0].Offset < o.Offset && held[0].Bytes == o.Bytes
 }

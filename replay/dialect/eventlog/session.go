@@ -54,7 +54,7 @@ func newSession(space *pages.Space) *Session {
 }
 
 // Add implements dialect.Session.
-func (s *Session) Add(o dialect.Object) error {
+func (s *Session) Add(o dialect.Object) (again bool, err error) {
 	top, sub, line := values(o)
 	var e entry
 	s.classify(&e, o, top, sub, line)
@@ -81,10 +81,9 @@ func (s *Session) Add(o dialect.Object) error {
 		s.big[i] = o.Bytes
 	}
 	if id != 0 {
-		if s.ids.Last(id) != none {
+		if again = s.ids.Add(id, i) != none; again {
 			s.report(jsonl.CodeDuplicateID, o, "an earlier event has the same id; the last one counts")
 		}
-		s.ids.Add(id, i)
 	}
 	if e.flags&flagBranch != 0 {
 		s.branched = false
@@ -92,7 +91,7 @@ func (s *Session) Add(o dialect.Object) error {
 	s.apply(i, o, callID(line, sub[subCall]))
 	s.top = i
 	s.note(i, top, sub, line)
-	return nil
+	return again, nil
 }
 
 // note keeps what the listing says of the session.

@@ -10,7 +10,11 @@ import (
 func (s *Session) advance(i int32) {
 	old := s.leaf
 	s.leaf = i
-	e := s.entries.At(i)
+	e, n := s.entries.At(i), s.tree.Node(i)
+	if n.Parent == old && !n.Bridged() && e.kind != kindCompaction { // the path grew, and no more
+		s.advanceHeads(old, i)
+		return
+	}
 	for v := range dialect.Views {
 		if cut := s.shorten(v, old, s.cutBy(v, old, i)); cut.Keep != dialect.All {
 			s.views[v].cuts.Add(e.sequence, cut.Keep, cut.Reason)
@@ -18,7 +22,7 @@ func (s *Session) advance(i int32) {
 		}
 	}
 	s.advanceHeads(old, i)
-	if len(s.edits) > 0 && (s.tree.Node(i).Parent != old || e.kind == kindCompaction) {
+	if len(s.edits) > 0 {
 		s.stale = true
 	}
 }

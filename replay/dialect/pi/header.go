@@ -43,6 +43,7 @@ func (s *Session) addHeader(o dialect.Object, top []jsonl.Value, line []byte) er
 		return nil
 	}
 	h.found, h.place, h.id = true, placeOf(o), idHash(line, top[keyID])
+	s.lastHash = 0 // the session's id names no entry any more
 	if s.entries.Len() > 0 || s.skipped > 0 {
 		s.report(jsonl.CodeHeaderLate, o, "entries stand before the header")
 	}

@@ -25,13 +25,11 @@ func (s *Session) Preview(v dialect.View, o dialect.Object) (dialect.Preview, bo
 	parent, bridged := s.leaf, false
 	if s.version > 1 {
 		link.Parent, link.Linear = s.parentHash(o.Text, o.Scan.Top[keyParent]), false
+		link.Found = s.tree.Find(link.Parent)
 		if !s.isNew(link) {
 			return dialect.Preview{}, false
 		}
-		if parent = tree.None; link.Parent != 0 {
-			parent = s.tree.Find(link.Parent)
-		}
-		if link.Parent != 0 && parent == tree.None && s.leaf != tree.None {
+		if parent = link.Found; link.Parent != 0 && parent == tree.None && s.leaf != tree.None {
 			parent, bridged = s.leaf, true
 		}
 	}

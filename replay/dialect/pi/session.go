@@ -21,6 +21,9 @@ type Session struct {
 	// v1 only: index among the parsed lines -> entry, None for other lines.
 	byIndex pages.List[int32]
 
+	lastID   []byte // of the last entry, as it is written
+	lastHash uint64 // 0: lastID is of no use
+
 	leaf        int32
 	was         int32 // the leaf at the last commit
 	heads       heads
@@ -88,10 +91,10 @@ func newSession(hint int, space *pages.Space) *Session {
 }
 
 // Add implements dialect.Session.
-func (s *Session) Add(o dialect.Object) error {
+func (s *Session) Add(o dialect.Object) (again bool, err error) {
 	top, sub, line := s.values(&o)
 	if is(line, top[keyType], "session") {
-		return s.addHeader(o, top, line)
+		return false, s.addHeader(o, top, line)
 	}
 	if s.version == 0 {
 		s.version = 1
@@ -103,16 +106,16 @@ func (s *Session) Add(o dialect.Object) error {
 	if s.version > 1 && id == 0 {
 		s.skipped++
 		s.report(jsonl.CodeEntryWithoutID, o, "an entry without an id is no place in the tree")
-		return nil
+		return false, nil
 	}
 	var e entry
 	s.classify(&e, &o, top, sub, line)
 	if e.kind == kindNoMessage {
 		s.report(jsonl.CodeMessageMissing, o, "a message entry without a message shows nothing; its place in the tree stays")
 	}
-	link := tree.Entry{ID: id, Parent: s.parentHash(line, top[keyParent])}
-	if s.version == 1 { // ids, where there are any, are no links, but amendments name them
-		link = tree.Entry{ID: id, Linear: true}
+	link := tree.Entry{ID: id, Linear: true}
+	if s.version > 1 { // before, ids are no links, but amendments name them
+		link = s.linkOf(id, top, line)
 	}
 	link.Marked = e.kind == kindCompaction
 	link.Weight = weight(&e)
@@ -130,7 +133,7 @@ func (s *Session) Add(o dialect.Object) error {
 		s.big[i] = o.Bytes
 	}
 	s.noteIndex(o.Index, i)
-	if _, repeated := s.tree.Add(link); repeated {
+	if _, again = s.tree.Add(link); again {
 		s.report(jsonl.CodeDuplicateID, o, "an earlier entry has the same id; links go to the last one")
 	}
 	if e.kind > kindBranchSummary { // the kinds before are nothing special
@@ -140,8 +143,29 @@ func (s *Session) Add(o dialect.Object) error {
 	if !s.tree.Dirty() {
 		s.advance(i)
 	}
-	return nil
+	return again, nil
 }
+
+// linkOf says what an entry names: nearly always the entry before it, whose id
+// is not hashed and looked up again.
+func (s *Session) linkOf(id uint64, top []jsonl.Value, line []byte) tree.Entry {
+	link := tree.Entry{ID: id}
+	parent := top[keyParent]
+	if n := s.entries.Len(); parent.Kind == jsonl.String && s.lastHash != 0 && string(parent.Bytes(line)) == string(s.lastID) {
+		link.Parent, link.Found = s.lastHash, n-1
+	} else {
+		link.Parent = s.parentHash(line, parent)
+		link.Found = s.tree.Find(link.Parent)
+	}
+	s.lastHash = 0
+	if v := top[keyID]; v.Kind == jsonl.String && v.End-v.Start <= lastIDMax && !(s.header.found && id == s.header.id) {
+		s.lastID, s.lastHash = append(s.lastID[:0], v.Bytes(line)...), id
+	}
+	return link
+}
+
+// lastIDMax bounds the id that is held, quotes included.
+const lastIDMax = 64
 
 // classify fills the index entry of an object. It changes nothing else.
 func (s *Session) classify(e *entry, o *dialect.Object, top, sub []jsonl.Value, line []byte) {
@@ -212,10 +236,11 @@ func (s *Session) branchAt(link tree.Entry) (branch, opens bool) {
 		return false, false
 	}
 	last := s.entries.Len() - 1
-	switch p := s.tree.Find(link.Parent); {
-	case p == tree.None:
+	switch link.Found {
+	case tree.None:
 		return false, false
-	case p != last:
+	case last:
+	default:
 		return true, true
 	}
 	prev := s.entries.At(last)

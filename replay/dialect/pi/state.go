@@ -36,28 +36,31 @@ func (s *Session) advanceHeads(old, i int32) {
 		return
 	}
 	s.heads.leaf = i
-	for k, at := range s.headsOf(i) {
-		if at {
+	for is, k := s.headsOf(i), 0; is != 0; is, k = is>>1, k+1 {
+		if is&1 != 0 {
 			s.heads.last[k] = i
 		}
 	}
 }
 
-// headsOf tells for which kinds an entry counts.
-func (s *Session) headsOf(i int32) (is [headKinds]bool) {
+// headsOf tells for which kinds an entry counts, one bit for each.
+func (s *Session) headsOf(i int32) uint8 {
 	switch e := s.entries.At(i); e.kind {
 	case kindModel:
-		is[headModel] = true
+		return 1 << headModel
 	case kindThinking:
-		is[headThinking] = true
+		return 1 << headThinking
 	case kindTier:
-		is[headTier] = true
+		return 1 << headTier
 	case kindMessage:
-		is[headModel], is[headVisual] = e.role == roleAssistant, true
+		if e.role == roleAssistant {
+			return 1<<headModel | 1<<headVisual
+		}
+		return 1 << headVisual
 	case kindCustomMessage, kindBranchSummary:
-		is[headVisual] = true
+		return 1 << headVisual
 	}
-	return is
+	return 0
 }
 
 // findHeads brings the heads to the leaf, by what both paths share: above the
@@ -108,8 +111,8 @@ func (s *Session) lookUp(i, top int32, wanted [headKinds]bool) [headKinds]bool {
 }
 
 func (s *Session) noteHeads(i int32, wanted [headKinds]bool) [headKinds]bool {
-	for k, at := range s.headsOf(i) {
-		if at && wanted[k] {
+	for is, k := s.headsOf(i), 0; is != 0; is, k = is>>1, k+1 {
+		if is&1 != 0 && wanted[k] {
 			s.heads.last[k], wanted[k] = i, false
 		}
 	}

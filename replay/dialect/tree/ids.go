@@ -14,8 +14,9 @@ type IDs struct{ runs idRuns }
 // NewIDs returns an empty table whose lists are in a space.
 func NewIDs(space *pages.Space) IDs { return IDs{newIDRuns(space)} }
 
-// Add notes the id of an entry; ordinals ascend.
-func (x *IDs) Add(id uint64, i int32) { x.runs.add(id, i) }
+// Add notes the id of an entry and returns the last one before it that has the
+// same, or None; ordinals ascend.
+func (x *IDs) Add(id uint64, i int32) (before int32) { return x.runs.add(id, i) }
 
 // Last returns the last entry with the id, or None.
 func (x *IDs) Last(id uint64) int32 { return x.runs.last(id) }
@@ -53,7 +54,7 @@ type idRun struct {
 }
 
 const (
-	freshMax  = 4096
+	freshMax  = 1 << 15
 	freshMin  = 32 // room for so many at first
 	runsMerge = 16
 	markEvery = 256
@@ -61,15 +62,20 @@ const (
 
 func newIDRuns(space *pages.Space) idRuns { return idRuns{space: space} }
 
-func (r *idRuns) add(id uint64, i int32) {
+// add notes an id and returns the highest ordinal that had it before, or None.
+func (r *idRuns) add(id uint64, i int32) (before int32) {
 	if r.seen.full() {
 		r.grow()
 	}
-	r.seen.add(id)
+	before = None
+	if which := r.seen.add(id); which != 0 {
+		before = r.lastOf(id, which)
+	}
 	r.fresh.add(id, i)
 	if r.fresh.full() {
 		r.flush()
 	}
+	return before
 }
 
 // last returns the highest ordinal with the id, or None.
@@ -77,10 +83,14 @@ func (r *idRuns) last(id uint64) int32 {
 	if n := len(r.fresh.order.hash); n > 0 && r.fresh.order.hash[n-1] == id { // the usual parent
 		return r.fresh.order.at[n-1]
 	}
-	which := r.seen.has(id)
-	if which == 0 {
-		return None
+	if which := r.seen.has(id); which != 0 {
+		return r.lastOf(id, which)
 	}
+	return None
+}
+
+// lastOf is last where some filters may have the id.
+func (r *idRuns) lastOf(id, which uint64) int32 {
 	if i := r.fresh.last(id); i != None {
 		return i
 	}
@@ -323,8 +333,8 @@ func (t *idTable) mask() uint64 { return uint64(len(t.slots) - 1) }
 func (t *idTable) add(id uint64, at int32) {
 	n := len(t.order.hash)
 	t.order.hash, t.order.at = append(t.order.hash, id), append(t.order.at, at)
-	if n == len(t.slots)/4 {
-		t.slots = make([]uint16, 4*max(2*n, freshMin))
+	if n == len(t.slots)/2 {
+		t.slots = make([]uint16, 2*max(2*n, freshMin))
 		for k, id := range t.order.hash {
 			t.place(id, k)
 		}
@@ -385,9 +395,19 @@ const filterMax = 1 << 20
 
 func (f *filters) full() bool { return f.n >= f.room }
 
-func (f *filters) add(id uint64) {
+// add adds an id and returns which filters may have had it.
+func (f *filters) add(id uint64) (which uint64) {
 	f.n++
-	f.list[len(f.list)-1].add(id)
+	last := len(f.list) - 1
+	for k, one := range f.list[:last] {
+		if one.has(id) {
+			which |= 1 << min(k, 63)
+		}
+	}
+	if f.list[last].add(id) {
+		which |= 1 << min(last, 63)
+	}
+	return which
 }
 
 // has returns which filters may have an id, the first in the lowest bit.
@@ -429,12 +449,17 @@ func (f filter) block(id uint64) (block *[blockWords]uint64, mix uint64) {
 	return &f.blocks[at], id * 0x9e37_79b9_7f4a_7c15 >> 8
 }
 
-func (f filter) add(id uint64) {
+// add adds an id and reports whether it may have been there.
+func (f filter) add(id uint64) (had bool) {
 	block, mix := f.block(id)
+	had = true
 	for range bitsPerID {
-		block[mix>>6&7] |= 1 << (mix & 63)
+		word, bit := &block[mix>>6&7], uint64(1)<<(mix&63)
+		had = had && *word&bit != 0
+		*word |= bit
 		mix >>= 9
 	}
+	return had
 }
 
 func (f filter) has(id uint64) bool {

@@ -41,6 +41,7 @@ func (n *Node) Ring() bool { return n.flags&flagRing != 0 }
 type Entry struct {
 	ID     uint64 // hash of the id; 0: none
 	Parent uint64 // hash of the parent's id; 0: the entry is a root by intent
+	Found  int32  // what Find says of Parent
 	Linear bool   // the parent is the entry before, whatever ids say
 	Marked bool
 	Weight Weight
@@ -133,14 +134,18 @@ func (x *Index) Add(e Entry) (ordinal int32, repeated bool) {
 		x.waiting.Append(waiting{e.Parent, e.Linear})
 		return i, repeated
 	}
-	x.link(i, x.named(i, waiting{e.Parent, e.Linear}))
+	parent := e.Found
+	if e.Linear || parent == None || e.Parent == e.ID {
+		parent = x.named(i, waiting{e.Parent, e.Linear})
+	}
+	x.link(i, parent)
 	x.sum(i)
 	return i, repeated
 }
 
 // register notes the id and whether it changes links that stand.
 func (x *Index) register(id uint64, i int32) (repeated bool) {
-	if old := x.ids.last(id); old != None {
+	if old := x.ids.add(id, i); old != None {
 		x.shadow[old] = i
 		repeated = true
 		x.mess(i)
@@ -148,7 +153,6 @@ func (x *Index) register(id uint64, i int32) (repeated bool) {
 	if _, late := x.dangling[id]; late {
 		x.mess(i)
 	}
-	x.ids.add(id, i)
 	return repeated
 }
 
@@ -204,7 +208,7 @@ func (x *Index) sum(i int32) {
 	if n.Parent != None {
 		p = x.Node(n.Parent)
 		n.Depth = p.Depth + 1
-		n.Skip = x.skip(n.Parent)
+		n.Skip = x.skip(n.Parent, p)
 		n.Sum[0] = p.Sum[0]
 	}
 	if n.Bridged() {
@@ -225,8 +229,7 @@ func (x *Index) sum(i int32) {
 // skip chooses the skip ancestor of a child of p, in the manner of
 // skew-binary numbers: from any entry, O(log n) skips and parents reach any
 // ancestor.
-func (x *Index) skip(p int32) int32 {
-	n := x.Node(p)
+func (x *Index) skip(p int32, n *Node) int32 {
 	if n.Skip == None {
 		return p
 	}

@@ -81,6 +81,7 @@ func TestIndex_EqualsModel(t *testing.T) {
 		for n := range rapid.IntRange(1, 60).Draw(t, "entries") {
 			e := drawEntry(t, n)
 			m.entries = append(m.entries, e)
+			e.Found = x.Find(e.Parent)
 			x.Add(e)
 			if rapid.IntRange(0, 3).Draw(t, "commit") == 0 {
 				x.Commit()
@@ -189,7 +190,7 @@ func BenchmarkIndex_Add(b *testing.B) {
 			var last uint64
 			for i := 0; b.Loop(); i++ {
 				id := (uint64(i) + 1) * 0x9e3779b97f4a7c15
-				x.Add(Entry{ID: id, Parent: last, Weight: Weight{1, 1}})
+				x.Add(Entry{ID: id, Parent: last, Found: x.Find(last), Weight: Weight{1, 1}})
 				last = id
 			}
 		})
