@@ -9,7 +9,8 @@
 //
 // Profile Brief has lines of about 1.7 KB, most of it text; profile Small has
 // lines of about 200 bytes, most of it structure. Profile Log is an event log
-// of much the same turns.
+// of much the same turns. WriteHuge makes a sparse file of several GB with one
+// huge line and one run of NULs.
 //
 // Functions may be called from any goroutine; a slice that Lines yields is
 // good until the next one.
