@@ -19,7 +19,7 @@ LDFLAGS = $(if $(VERSION),-X main.version=$(VERSION))
 HAVE_CC = $(shell command -v $(firstword $(shell go env CC)) 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race lint fmt-check vet staticcheck fmt fuzz crash bench bench-check bench-packages check check-tests clean
+.PHONY: help build run test race lint fmt-check vet staticcheck fmt fuzz crash huge bench bench-check bench-packages check check-tests clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 crash: ## kill the daemon again and again under load for CRASHTIME (5m)
 	SESSIOND_STORM=$(CRASHTIME) go test -run '^TestStorm$$' -count 1 -timeout 24h -v ./cmd/sessiond
+
+huge: ## read a sparse session of 4 GB in bounded memory, and let clients come at once
+	SESSIOND_HUGE=full go test -run '^TestHuge_' -count 1 -timeout 30m -v ./cmd/sessiond
 
 # The figures depend on the machine: the ratios to a probe in the same run are
 # what counts.
