@@ -75,7 +75,8 @@ huge: ## read a sparse session of 4 GB in bounded memory, and let clients come a
 	SESSIOND_HUGE=full go test -run '^TestHuge_' -count 1 -timeout 30m -v ./cmd/sessiond
 
 # The figures depend on the machine: the ratios to a probe in the same run are
-# what counts.
+# what counts. BENCHFLAGS='-only memory -sizes 100' measures a part of it in
+# less time, BENCHFLAGS=-h says more.
 bench: build ## measure the daemon and the replay, each beside its probe, and print a table
 	@go run ./testdata/bench -bin bin/sessiond $(BENCHFLAGS)
 

@@ -42,8 +42,8 @@ func (b *bench) appends() error {
 		return err
 	}
 	perSecond := func(r float64) string { return fmt.Sprintf("%.0f/s", r) }
-	b.add(result{workload: "append, 1 writer", figure: perSecond(one), ratio: one / probe, unit: "write+fdatasync " + perSecond(probe)})
-	b.add(result{workload: "append, 64 writers", figure: perSecond(many), ratio: many / one, unit: "1 writer"})
+	b.add(result{workload: "append, 1 writer", figure: perSecond(one), ratio: one / probe, probe: "write+fdatasync " + perSecond(probe)})
+	b.add(result{workload: "append, 64 writers", figure: perSecond(many), ratio: many / one, probe: "1 writer"})
 	return nil
 }
 
