@@ -136,7 +136,7 @@ func tailSum(src io.ReaderAt, from, to int64) (uint64, error) {
 func (r *Replay) scan(ctx context.Context, src io.ReaderAt, size int64) error {
 	var keys jsonl.Keys
 	if r.family != nil {
-		keys = r.family.Keys()
+		keys = r.family.Keys(r.opt.Observe != nil)
 	}
 	from := r.head
 	r.countScan()

@@ -131,7 +131,7 @@ func (r *Replay) Preview(v dialect.View, w *dialect.Window) (p dialect.Preview, 
 	}
 	object := bytes.TrimSpace(text)
 	offset += int64(bytes.Index(text, object))
-	scan := jsonl.NewScanner(r.family.Keys()).Scan(object)
+	scan := jsonl.NewScanner(r.family.Keys(false)).Scan(object)
 	if scan.Kind != jsonl.Object { // the file changed since
 		return p, false, nil
 	}

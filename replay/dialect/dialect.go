@@ -228,8 +228,9 @@ type Family interface {
 	Name() string
 	// Rules is the rules revision: it changes with the rendering code.
 	Rules() string
-	// Keys are the members that a scan reports to Add.
-	Keys() jsonl.Keys
+	// Keys are the members that a scan reports to Add, and those more that
+	// Facts looks at.
+	Keys(facts bool) jsonl.Keys
 	// Envelope reports whether an object carries all members of an entry or
 	// header, so that salvage may believe in it. Keys apply.
 	Envelope(s *jsonl.Scan, text []byte) bool

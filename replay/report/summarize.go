@@ -79,7 +79,7 @@ func (s *Summary) counted(c replay.Counts, t *tally) {
 		Malformed: c.Malformed + c.NonObject, Salvaged: c.Salvaged,
 		UnknownType: t.unknown, Oversized: c.Oversized,
 	}
-	s.Types, s.Roles, s.Usage, s.Tools = t.types, t.roles, t.usage, t.tools
+	s.Types, s.Roles, s.Usage, s.Tools = t.types.table(), t.roles.table(), t.usage, t.tools
 	s.Tools.Unanswered = t.calls.unanswered()
 }
 

@@ -26,7 +26,7 @@ const (
 
 // tally counts what Summary has of the objects of a file.
 type tally struct {
-	types, roles map[string]int64
+	types, roles names
 	unknown      int64
 	calls        callTable
 	tools        Tools
@@ -35,7 +35,7 @@ type tally struct {
 }
 
 func newTally() *tally {
-	return &tally{types: map[string]int64{}, roles: map[string]int64{}, calls: callTable{young: map[uint64]int64{}}}
+	return &tally{types: names{count: map[string]int64{}}, roles: names{count: map[string]int64{}}, calls: callTable{young: map[uint64]int64{}}}
 }
 
 // add counts the objects of one record.
@@ -43,7 +43,7 @@ func (t *tally) add(r replay.Record) {
 	for _, o := range r.Objects {
 		if r.Family == nil {
 			t.unknown++
-			count(t.types, typeOf(o.Text))
+			t.types.add(typeOf(o.Text))
 			continue
 		}
 		t.object(r.Family.Facts(o), func() bool { return stored(r.Family, o) })
@@ -63,12 +63,12 @@ func stored(s dialect.Session, o dialect.Object) bool {
 // object counts one object; what a response did and cost counts once, however
 // often its record was written.
 func (t *tally) object(f dialect.Facts, again func() bool) {
-	count(t.types, f.Type)
+	t.types.add(f.Type)
 	if !f.Known {
 		t.unknown++
 	}
 	if f.Role != "" {
-		count(t.roles, f.Role)
+		t.roles.add(f.Role)
 	}
 	t.time(f.Time)
 	if len(f.Calls)+len(f.Results) == 0 && f.Usage == nil || again() {
@@ -122,15 +122,40 @@ var (
 	timeEnd = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// count adds one to a name's count.
-func count(table map[string]int64, name string) {
+// names counts names. Records repeat them, so that the last one is at hand.
+type names struct {
+	count map[string]int64
+	last  string
+	run   int64 // of last, not in count yet
+}
+
+func (n *names) add(name string) {
+	if name != n.last {
+		n.flush()
+		n.last = name
+	}
+	n.run++
+}
+
+func (n *names) flush() {
+	if n.run == 0 {
+		return
+	}
+	name := n.last
 	if len(name) > nameBytesMax {
 		name = strings.ToValidUTF8(name[:nameBytesMax], "")
 	}
-	if _, known := table[name]; !known && len(table) >= namesMax {
+	if _, known := n.count[name]; !known && len(n.count) >= namesMax {
 		name = otherNames
 	}
-	table[name]++
+	n.count[name] += n.run
+	n.run = 0
+}
+
+// table is the counts by name.
+func (n *names) table() map[string]int64 {
+	n.flush()
+	return n.count
 }
 
 // typeOf is the type of an object of no family: the first of typeNames that is

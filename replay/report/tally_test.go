@@ -70,18 +70,19 @@ func TestTally_CallsBounded(t *testing.T) {
 }
 
 func TestTally_NamesBounded(t *testing.T) {
-	table := map[string]int64{}
+	n := names{count: map[string]int64{}}
 	for i := range 10 * namesMax {
-		count(table, "type "+strconv.Itoa(i))
+		n.add("type " + strconv.Itoa(i))
 	}
+	table := n.table()
 	if len(table) > namesMax+1 {
 		t.Errorf("names: got %d, want at most %d", len(table), namesMax+1)
 	}
 	if got := total(table); got != 10*namesMax {
 		t.Errorf("counted: got %d, want %d", got, 10*namesMax)
 	}
-	count(table, strings.Repeat("x", 1<<20))
-	for name := range table {
+	n.add(strings.Repeat("x", 1<<20))
+	for name := range n.table() {
 		if len(name) > nameBytesMax {
 			t.Errorf("a name of %d bytes is held", len(name))
 		}

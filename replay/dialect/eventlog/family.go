@@ -46,7 +46,7 @@ const (
 )
 
 // Keys implements dialect.Family.
-func (Family) Keys() jsonl.Keys {
+func (Family) Keys(bool) jsonl.Keys {
 	return jsonl.Keys{
 		Top:   []string{"event_type", "event_id", "session_id", "cwd", "timestamp", "payload"},
 		SubOf: "payload",

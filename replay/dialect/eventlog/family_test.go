@@ -25,7 +25,7 @@ func TestFamily_Envelope(t *testing.T) {
 		{`[` + whole + `]`, false},
 		{`{}`, false},
 	} {
-		scan := jsonl.NewScanner(Family{}.Keys()).Scan([]byte(tc.object))
+		scan := jsonl.NewScanner(Family{}.Keys(false)).Scan([]byte(tc.object))
 		if got := (Family{}).Envelope(scan, []byte(tc.object)); got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.object, got, tc.want)
 		}

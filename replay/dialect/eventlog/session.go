@@ -169,6 +169,7 @@ const (
 	turnBytes        = 20
 	rareBytes        = 64
 	diagnosticsBytes = 160
+	sessionBytes     = 2 << 10
 )
 
 // Bytes implements dialect.Session.
@@ -179,5 +180,5 @@ func (s *Session) Bytes() int64 {
 		n += s.views[v].bytes()
 	}
 	rare := len(s.big) + len(s.pieces) + len(s.compacted)
-	return n + int64(rare)*rareBytes + int64(len(s.diagnostics))*diagnosticsBytes + 4096
+	return n + int64(rare)*rareBytes + int64(len(s.diagnostics))*diagnosticsBytes + sessionBytes
 }

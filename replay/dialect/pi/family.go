@@ -37,15 +37,24 @@ const (
 	keyKept
 )
 
-const subRole = 0
+const (
+	subRole    = iota
+	subContent // this and the next for Facts only
+	subUsage
+	subCall
+)
 
 // Keys implements dialect.Family.
-func (Family) Keys() jsonl.Keys {
-	return jsonl.Keys{
+func (Family) Keys(facts bool) jsonl.Keys {
+	k := jsonl.Keys{
 		Top:   []string{"type", "id", "parentId", "timestamp", "message", "summary", "firstKeptEntryId"},
 		SubOf: "message",
 		Sub:   []string{"role"},
 	}
+	if facts {
+		k.Sub = append(k.Sub, "content", "usage", "toolCallId")
+	}
+	return k
 }
 
 // Envelope implements dialect.Family: an entry has all four members, a header

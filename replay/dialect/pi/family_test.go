@@ -35,7 +35,7 @@ func TestDetect(t *testing.T) {
 }
 
 func TestEnvelope(t *testing.T) {
-	scanner := jsonl.NewScanner(Family{}.Keys())
+	scanner := jsonl.NewScanner(Family{}.Keys(true))
 	for _, tc := range []struct {
 		name, object string
 		want         bool
@@ -141,7 +141,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestFacts(t *testing.T) {
-	scanner := jsonl.NewScanner(Family{}.Keys())
+	scanner := jsonl.NewScanner(Family{}.Keys(true))
 	at := time.UnixMilli(1767323045678).UTC()
 	for _, tc := range []struct {
 		name, object string

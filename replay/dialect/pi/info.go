@@ -205,7 +205,7 @@ func (s *Session) Diagnostics() (list []jsonl.Diagnostic, truncated bool) {
 func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	top, sub, line := s.values(&o)
 	var f dialect.Facts
-	f.Type = top[keyType].Text(line)
+	f.Type = named(line, top[keyType])
 	if len(f.Type) > labelBytesMax {
 		f.Type = strings.ToValidUTF8(f.Type[:labelBytesMax], "")
 	}
@@ -219,33 +219,40 @@ func (s *Session) Facts(o dialect.Object) dialect.Facts {
 	if f.Type != "message" || o.Oversized != nil || top[keyMessage].Kind != jsonl.Object {
 		return f
 	}
-	f.Role = sub[subRole].Text(line)
-	m := top[keyMessage].Bytes(line)
-	switch f.Role {
+	switch f.Role = named(line, sub[subRole]); f.Role {
 	case "assistant":
-		var values [2]jsonl.Value
-		jsonl.Pick(m, contentAndUsage, values[:])
-		if content := values[0]; content.Kind == jsonl.Array {
-			f.Calls = dialect.CallsIn(content.Bytes(m))
+		if content := sub[subContent]; content.Kind == jsonl.Array {
+			f.Calls = dialect.CallsIn(content.Bytes(line))
 		}
-		f.Usage = usage(m, values[1])
+		f.Usage = usage(line, sub[subUsage])
 	case "toolResult":
-		if id, ok := dialect.Answers(m); ok {
-			f.Results = []string{id}
+		if id := sub[subCall]; id.Kind == jsonl.String {
+			f.Results = []string{id.Text(line)}
 		}
 	}
 	return f
 }
 
+// named is the text of a type or a role, of those that nearly all records have
+// without a copy.
+func named(line []byte, v jsonl.Value) string {
+	if v.Kind == jsonl.String {
+		for _, usual := range []string{"message", "assistant", "toolResult", "user"} {
+			if string(v.Plain(line)) == usual {
+				return usual
+			}
+		}
+	}
+	return v.Text(line)
+}
+
 var usageRead = []string{"input", "output", "cacheRead", "cacheWrite", "cost"}
 
-var contentAndUsage = []string{"content", "usage"}
-
-func usage(m []byte, v jsonl.Value) *dialect.Usage {
+func usage(line []byte, v jsonl.Value) *dialect.Usage {
 	if v.Kind != jsonl.Object {
 		return nil
 	}
-	object := v.Bytes(m)
+	object := v.Bytes(line)
 	var values [5]jsonl.Value
 	jsonl.Pick(object, usageRead, values[:])
 	count := func(c jsonl.Value) int64 {

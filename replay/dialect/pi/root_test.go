@@ -16,7 +16,7 @@ func object(line string, index, offset int64) dialect.Object {
 	text := []byte(line)
 	return dialect.Object{
 		Sequence: uint64(index + 1), Offset: offset, Bytes: int64(len(text)), Index: index,
-		Text: text, Scan: jsonl.NewScanner(Family{}.Keys()).Scan(text),
+		Text: text, Scan: jsonl.NewScanner(Family{}.Keys(false)).Scan(text),
 	}
 }
 

@@ -326,6 +326,7 @@ func (s *Session) diagnose(code jsonl.Code, p place, detail string) {
 const (
 	rareBytes        = 64
 	diagnosticsBytes = 160
+	sessionBytes     = 2 << 10
 )
 
 // Bytes implements dialect.Session.
@@ -335,5 +336,5 @@ func (s *Session) Bytes() int64 {
 		n += s.views[v].bytes()
 	}
 	rare := len(s.big) + 2*len(s.compactions) + 2*len(s.edits) + 2*len(s.usages)
-	return n + int64(rare)*rareBytes + int64(len(s.diagnostics))*diagnosticsBytes + 4096
+	return n + int64(rare)*rareBytes + int64(len(s.diagnostics))*diagnosticsBytes + sessionBytes
 }
