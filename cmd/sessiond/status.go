@@ -148,6 +148,8 @@ func (p *printer) status(st statusAnswer) {
 	cache, replays := counters(st.Replay)
 	p.linef("replay cache %d of %d bytes; %s", st.ReplayCache.HeldBytes, st.ReplayCache.BoundBytes, figures(cache, cacheFigures))
 	p.linef("replays      %s", figures(replays, replayFigures))
+	r := st.RecordIndex
+	p.linef("record index %d of %d bytes held, %d in its file; pages written %d, read %d", r.HeldBytes, r.BoundBytes, r.FileBytes, r.Writes, r.Reads)
 	p.linef("chunks       %d bytes held", st.ChunkBytes)
 	if more := figures(values(st.Chunks), nil); more != "" {
 		p.linef("             %s", more)
