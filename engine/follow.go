@@ -193,7 +193,7 @@ func (s *session) refresh(ctx context.Context, prove bool) error {
 	case j != nil && info.Stamp == known.Stamp:
 		return nil
 	case j != nil:
-		return s.refreshOwned(ctx, g, head, info.Stamp)
+		return s.refreshOwned(ctx, g, j, head, info.Stamp)
 	case info.Stamp == known.Stamp && !prove && !suspected && !g.replay.Tail().Hole:
 		return nil
 	}
@@ -298,11 +298,13 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 // refreshOwned looks at an owned session's file after its stamp has changed.
 // head is that of before the look: what is behind it is the journal's to take
 // in. A file that was replaced, cut or rewritten gets another journal.
-func (s *session) refreshOwned(ctx context.Context, g *generation, head *journal.Head, now stamp.Stamp) error {
+func (s *session) refreshOwned(ctx context.Context, g *generation, j *journal.Journal, head *journal.Head, now stamp.Stamp) error {
 	same := now.SameFile(head.Stamp) && now.Size >= head.Offset
 	switch grown := now.Size > head.Offset; {
 	case same && now == head.Stamp:
 		return nil
+	case same && grown && (j.IsCommitting() || j.Head().Offset >= now.Size):
+		return nil // by an append; the next look tells what else has changed
 	case same:
 		under := replay.Known{Stamp: now, Writes: s.writes.Load(), Proof: s.e.trust.Prove(now)}
 		err := g.replay.Compare(ctx, g.file, !grown)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -514,5 +515,33 @@ func TestOwned_OtherWriterIsReported(t *testing.T) {
 	foreign("o3")
 	if n := w.log.count(report); n != 3 {
 		t.Errorf("%d reports with another journal, want 3", n)
+	}
+}
+
+// A look that finds the bytes of an append before it is acknowledged leaves
+// them to the journal: nothing is read to compare them.
+func TestOwned_LookDuringAnAppendComparesNothing(t *testing.T) {
+	faults, opt := withFaults()
+	w := newWorld(t, alone, opt)
+	w.create("s1")
+	w.append("s1", chain(0, 3)...)
+	w.attachTo("s1", wire.ViewTranscript)
+	before := w.e.counters.Values()
+	s := w.session("s1")
+	looked := false
+	faults.Add(vfstest.Rule{Op: vfstest.Datasync, Path: "s1.jsonl", Do: func() {
+		looked = true
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := s.lookNow(ctx); err != nil {
+			t.Errorf("look: %v", err)
+		}
+	}})
+	if r := w.append("s1", chain(3, 1)...); r.Head.Sequence != 5 {
+		t.Errorf("head %v, want record 5", r.Head)
+	}
+	after := w.e.counters.Values()
+	if n := after["digest_reads"] - before["digest_reads"]; !looked || n > 0 {
+		t.Errorf("looked %v, compared %d times, want true, 0", looked, n)
 	}
 }

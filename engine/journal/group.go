@@ -27,6 +27,8 @@ type group struct {
 
 // commit carries out a request and whatever waits behind it.
 func (j *Journal) commit(first *request) {
+	j.committing.Store(true)
+	defer j.committing.Store(false)
 	g, err := j.begin(false)
 	if err != nil {
 		j.finish(&AppendError{OutcomeNone, err}, first)

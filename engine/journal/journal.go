@@ -95,6 +95,7 @@ type Journal struct {
 	head          atomic.Pointer[Head]
 	failure       atomic.Pointer[failure]
 	interleavings atomic.Uint64
+	committing    atomic.Bool
 
 	// Owned by run.
 	file     vfs.File // nil after a failed sync, and when lost
@@ -192,6 +193,10 @@ func (j *Journal) Failure() error {
 	}
 	return nil
 }
+
+// IsCommitting reports whether a group is on its way: the file may be longer
+// than the head because of it. Head is as new as that, if asked afterwards.
+func (j *Journal) IsCommitting() bool { return j.committing.Load() }
 
 // Interleavings counts how often bytes of another program were found in the
 // file since it was opened.
