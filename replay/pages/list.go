@@ -23,10 +23,10 @@ type List[T any] struct {
 	first int32 // ordinal of its first element
 }
 
-// New returns an empty list. T must hold no pointers.
+// New returns an empty list. T must have bytes, and hold no pointers.
 func New[T any](s *Space) List[T] {
-	if t := reflect.TypeFor[T](); !plain(t) {
-		panic(fmt.Sprintf("pages: %v holds pointers", t))
+	if t := reflect.TypeFor[T](); !plain(t) || t.Size() == 0 {
+		panic(fmt.Sprintf("pages: %v holds pointers or nothing", t))
 	}
 	return List[T]{space: s}
 }
@@ -180,7 +180,7 @@ func (l *List[T]) Cut(n int32) {
 	}
 }
 
-// First returns the list of the first n elements.
+// First returns the list of the first n elements, to be read.
 func (l *List[T]) First(n int32) List[T] {
 	out := *l
 	out.n = min(n, l.n)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -35,7 +36,10 @@ type Options struct {
 // DefaultBytes is the default of Options.Bytes.
 const DefaultBytes = 8 << 20
 
-const defaultPageBytes = 32 << 10
+const (
+	defaultPageBytes = 32 << 10
+	pageBytesMax     = 1 << 20
+)
 
 // Pool bounds the memory of pages. All its methods are safe for concurrent
 // use.
@@ -49,10 +53,11 @@ type Pool struct {
 	end    int64                 // of the file; guarded by mu
 	free   map[int32][]int64     // places in the file by size; guarded by mu
 	held   int64                 // bytes in memory; guarded by mu
+	last   int64                 // of these, of pages that lists still grow in; guarded by mu
 	spaces []weak.Pointer[Space] // those with full pages; guarded by mu
 	next   int                   // of spaces, to be asked for pages; guarded by mu
 	failed error                 // why pages do not leave; guarded by mu
-	wait   int64                 // then: how much is held before another try; guarded by mu
+	wait   int64                 // then: how much is in full pages before another try; guarded by mu
 
 	reads, writes atomic.Uint64
 }
@@ -75,7 +80,7 @@ func NewPool(o Options) *Pool {
 	if o.PageBytes <= 0 {
 		o.PageBytes = defaultPageBytes
 	}
-	return &Pool{bound: o.Bytes, open: o.Open, pageBytes: o.PageBytes, free: map[int32][]int64{}}
+	return &Pool{bound: o.Bytes, open: o.Open, pageBytes: min(o.PageBytes, pageBytesMax), free: map[int32][]int64{}}
 }
 
 // Stats returns the figures as they are now.
@@ -93,11 +98,23 @@ func (p *Pool) Stats() Stats {
 // too, whose pages stay in memory.
 func (p *Pool) NewSpace() *Space { return &Space{pool: p} }
 
+// Relax is called now and then: pages may leave memory that could not before,
+// for their space was locked or the file not to be written.
+func (p *Pool) Relax() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wait = 0
+	p.evictOthers()
+	if p.full() <= p.bound { // none has to leave any more
+		p.failed, p.wait = nil, 0
+	}
+}
+
 // Space has the lists of one owner. Its zero value keeps all pages in memory.
 type Space struct {
 	pool *Pool
 	busy sync.Mutex
-	lost atomic.Bool
+	lost atomic.Pointer[LostError]
 
 	ring   []weak.Pointer[page] // full pages in memory; guarded by Pool.mu
 	hand   int                  // in ring; guarded by Pool.mu
@@ -127,7 +144,15 @@ func (s *Space) shift(size uintptr) (shift uint8) {
 func (s *Space) leaves() bool { return s != nil && s.pool != nil && s.pool.open != nil }
 
 // Lost reports whether a page could not be read again.
-func (s *Space) Lost() bool { return s.lost.Load() }
+func (s *Space) Lost() bool { return s.lost.Load() != nil }
+
+// Check panics as At does where a page could not be read again: its owner may
+// have been stopped by that in the middle of a change.
+func (s *Space) Check() {
+	if lost := s.lost.Load(); lost != nil {
+		panic(lost)
+	}
+}
 
 // Relax is called by the owner, between Lock and Unlock, where it holds no
 // pointer of Mut: pages may leave memory.
@@ -163,6 +188,7 @@ type place struct {
 	at     int64  // in the file; -1: none
 	sum    uint64 // of what is there
 	inside bool   // it is in memory, and counted; guarded by the pool's mu
+	last   bool   // its list grows in it; guarded by the pool's mu
 }
 
 func newPage(s *Space, mem *byte, size int) *page {
@@ -170,11 +196,12 @@ func newPage(s *Space, mem *byte, size int) *page {
 	pg.mem.Store(mem)
 	pg.dirty.Store(true)
 	if s.leaves() {
-		pg.place = &place{pool: s.pool, size: int32(size), at: -1, inside: true}
+		pg.place = &place{pool: s.pool, size: int32(size), at: -1, inside: true, last: true}
 		runtime.AddCleanup(pg, (*place).leave, pg.place)
 		s.pool.mu.Lock()
 		defer s.pool.mu.Unlock()
 		s.pool.held += int64(size)
+		s.pool.last += int64(size)
 	}
 	return pg
 }
@@ -183,7 +210,7 @@ func newPage(s *Space, mem *byte, size int) *page {
 // more: it may leave memory.
 func (pg *page) full() {
 	if pg.place != nil {
-		pg.space.pool.enter(pg, 0)
+		pg.space.pool.enter(pg)
 	}
 }
 
@@ -195,23 +222,33 @@ func (l *place) leave() {
 	if l.inside {
 		p.held -= int64(l.size)
 	}
+	if l.last {
+		p.last -= int64(l.size)
+	}
 	if l.at >= 0 {
 		p.free[l.size] = append(p.free[l.size], l.at)
 	}
 }
 
-// enter lets a page be asked to leave, which takes so many bytes of memory
-// anew.
-func (p *Pool) enter(pg *page, bytes int64) {
+// enter lets a page be asked to leave: one that is full now, or is back in
+// memory.
+func (p *Pool) enter(pg *page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held += bytes
-	pg.place.inside = true
+	l := pg.place
+	if l.last {
+		l.last = false
+		p.last -= int64(l.size)
+	}
+	if !l.inside {
+		l.inside = true
+		p.held += int64(l.size)
+	}
 	s := pg.space
-	s.ring = append(s.ring, weak.Make(pg))
+	s.ring = appendWeak(s.ring, pg)
 	if !s.listed {
 		s.listed = true
-		p.spaces = append(p.spaces, weak.Make(s))
+		p.spaces = appendWeak(p.spaces, s)
 	}
 	if p.over() {
 		p.evictOthers()
@@ -225,12 +262,16 @@ func (pg *page) resize(mem *byte, size int) {
 		l.pool.mu.Lock()
 		defer l.pool.mu.Unlock()
 		l.pool.held += int64(size) - int64(l.size)
+		l.pool.last += int64(size) - int64(l.size)
 		l.size = int32(size)
 	}
 }
 
 // over reports whether pages are to leave. Called with mu.
-func (p *Pool) over() bool { return p.open != nil && p.held > max(p.bound, p.wait) }
+func (p *Pool) over() bool { return p.open != nil && p.full() > max(p.bound, p.wait) }
+
+// full is the bytes in memory that may leave it. Called with mu.
+func (p *Pool) full() int64 { return p.held - p.last }
 
 // spacesAsked is how many spaces are asked for pages at a time.
 const spacesAsked = 8
@@ -260,6 +301,17 @@ func (p *Pool) evictOthers() {
 	}
 }
 
+// appendWeak appends to a list without holding what is appended. Before the
+// list grows, it is rid of what nobody has any more: where pages never have to
+// leave nobody else looks at them.
+func appendWeak[T any](list []weak.Pointer[T], v *T) []weak.Pointer[T] {
+	if len(list) == cap(list) {
+		list = slices.DeleteFunc(list, func(w weak.Pointer[T]) bool { return w.Value() == nil })
+		list = slices.Grow(list, len(list)+1)
+	}
+	return append(list, weak.Make(v))
+}
+
 // drop takes an element out of a list whose order does not matter.
 func drop[T any](list []T, i int) []T {
 	last := len(list) - 1
@@ -283,7 +335,7 @@ func (p *Pool) evict(s *Space) {
 			s.hand++
 		default:
 			if err := p.evictPage(pg); err != nil {
-				p.failed, p.wait = err, p.held+max(p.held, p.bound)/4
+				p.failed, p.wait = err, p.full()+max(p.full(), p.bound)/4
 				return
 			}
 			s.ring = drop(s.ring, s.hand)
@@ -346,13 +398,14 @@ func (pg *page) fault() *byte {
 		err = errSum
 	}
 	if err != nil {
-		pg.space.lost.Store(true)
-		panic(&LostError{l.at, err})
+		lost := &LostError{l.at, err}
+		pg.space.lost.CompareAndSwap(nil, lost)
+		panic(lost)
 	}
 	pg.used.Store(true)
 	pg.mem.Store(&mem[0])
 	l.pool.reads.Add(1)
-	l.pool.enter(pg, int64(l.size))
+	l.pool.enter(pg)
 	return &mem[0]
 }
 
