@@ -28,6 +28,7 @@ func (r *Replay) Admit(v dialect.View) (err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.session == nil || r.opt.MaxRecords <= 0 && r.opt.MaxBytes <= 0 {
 		return nil
 	}

@@ -66,8 +66,9 @@ func NewCache(bytes int64, trust *stamp.Trust, counters *Counters) (*Cache, erro
 }
 
 // Load returns the session's replay up to src: the one held, renewed, or else
-// what build makes of the whole file. Concurrent calls of one session share
-// the work; where it fails because its caller gave up, the others do not.
+// what build makes of the whole file. One that has lost a page is given up.
+// Concurrent calls of one session share the work; where it fails because its
+// caller gave up, the others do not.
 func (c *Cache) Load(ctx context.Context, key string, src Source, build func(context.Context) (*Replay, error)) (Held, error) {
 	for {
 		c.mu.Lock()
@@ -87,7 +88,7 @@ func (c *Cache) Load(ctx context.Context, key string, src Source, build func(con
 		}
 		same := f.src.Stamp == src.Stamp && f.src.Writes == src.Writes && f.src.Size == src.Size
 		switch {
-		case f.result != nil && same:
+		case f.result != nil && same && !f.result.Lost():
 			c.counters.CacheHits.Add(1)
 			return Held{f.result.Replay, f.result.Known, true}, nil
 		case f.err != nil && !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded):
@@ -137,7 +138,7 @@ func (c *Cache) renew(ctx context.Context, key string, src Source) (*Held, error
 	head := held.Head()
 	known, err := held.Renew(ctx, src, held.Known, c.trust)
 	switch {
-	case errors.Is(err, stamp.ErrMismatch):
+	case errors.Is(err, stamp.ErrMismatch), held.Lost():
 		c.counters.Invalidate.Add(1)
 		c.Drop(key)
 		return nil, nil
@@ -152,12 +153,16 @@ func (c *Cache) renew(ctx context.Context, key string, src Source) (*Held, error
 
 // Put gives a replay to the cache with what it was read under. The library
 // does not evict when a held entry grows, so the old one is dropped first; and
-// a new one is seen only after a while, so Put waits for that.
+// a new one is seen only after a while, so Put waits for that. One that has
+// lost a page is of no use.
 func (c *Cache) Put(key string, r *Replay, k Known) {
 	if c.store == nil {
 		return
 	}
 	c.store.Del(key)
+	if r.Lost() {
+		return
+	}
 	c.store.Set(key, &Held{Replay: r, Known: k}, r.Bytes())
 	c.store.Wait()
 }

@@ -199,6 +199,15 @@ func (r *Replay) Lost() bool {
 	return r.space.Lost()
 }
 
+// check returns the error of a replay that is of no use any more.
+func (r *Replay) check() (err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
+	r.space.Check()
+	return nil
+}
+
 // Head is the end of the last complete record read.
 func (r *Replay) Head() stamp.Point { return r.marks.Load().head }
 
@@ -264,6 +273,7 @@ func (r *Replay) Info(w *dialect.Window) (in dialect.Info, ok bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.asleep != nil {
 		return r.asleep.info, true, nil
 	}
@@ -279,6 +289,7 @@ func (r *Replay) State(w *dialect.Window) (st dialect.State, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.asleep != nil {
 		return r.asleep.turn, nil
 	}
@@ -293,6 +304,7 @@ func (r *Replay) Leaf(w *dialect.Window) (id string, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.asleep != nil {
 		return r.asleep.leaf, nil
 	}
@@ -308,6 +320,7 @@ func (r *Replay) Held(entry []byte) (id string, held []dialect.Place, ok bool, e
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.session == nil {
 		return "", nil, false, nil
 	}

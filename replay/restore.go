@@ -103,6 +103,7 @@ func (r *Replay) DiagnosticsCount() (n int, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.asleep != nil {
 		return r.asleep.diagnostics, nil
 	}

@@ -23,6 +23,9 @@ const pieceBytes = 4 << 20
 func (r *Replay) Extend(ctx context.Context, src io.ReaderAt, size int64) error {
 	r.grow.Lock()
 	defer r.grow.Unlock()
+	if err := r.check(); err != nil {
+		return err
+	}
 	switch {
 	case size < r.head.Offset:
 		return fmt.Errorf("replay: file of %d bytes ends before the head at %d: %w", size, r.head.Offset, io.ErrUnexpectedEOF)
@@ -235,7 +238,14 @@ func (s *scanner) probe() *jsonl.Scanner {
 func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err error) {
 	r := s.r
 	defer r.edit()()
+	was, digest := r.head, r.digest
+	defer func() {
+		if r.space.Lost() { // what was taken of the piece is not to be told of
+			r.head, r.digest = was, digest
+		}
+	}()
 	defer pages.Catch(&err)
+	r.space.Check()
 	start := r.head.Offset
 	for more = true; more && err == nil && r.head.Offset-start < pieceBytes; {
 		more, err = s.batch(next())

@@ -27,6 +27,7 @@ type View struct {
 // anew with another understanding.
 type Bodies struct {
 	mu      *sync.RWMutex
+	space   *pages.Space
 	session dialect.Session
 	view    dialect.View
 }
@@ -36,6 +37,7 @@ func (b Bodies) Body(s dialect.Slot, amended bool) (body dialect.Body, err error
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	defer pages.Catch(&err)
+	b.space.Check()
 	return b.session.Body(b.view, s, amended), nil
 }
 
@@ -54,12 +56,13 @@ func (r *Replay) Bodies(v dialect.View) Bodies {
 	return r.bodiesLocked(v)
 }
 
-func (r *Replay) bodiesLocked(v dialect.View) Bodies { return Bodies{&r.mu, r.session, v} }
+func (r *Replay) bodiesLocked(v dialect.View) Bodies { return Bodies{&r.mu, r.space, r.session, v} }
 
 // Slots returns a view's slots at the head, without what else a View has.
 func (r *Replay) Slots(v dialect.View) (slots dialect.Slots, bodies Bodies, err error) {
 	defer r.edit()() // Slots may compute
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.session != nil {
 		r.countCutoff(v)
 		slots = r.session.Slots(v)
@@ -71,6 +74,7 @@ func (r *Replay) Slots(v dialect.View) (slots dialect.Slots, bodies Bodies, err 
 func (r *Replay) View(v dialect.View) (out View, err error) {
 	defer r.edit()() // Slots may compute
 	defer pages.Catch(&err)
+	r.space.Check()
 	out = View{Cut: r.head, Bodies: r.bodiesLocked(v)}
 	if r.session != nil {
 		r.countCutoff(v)
@@ -96,6 +100,7 @@ type Delta struct {
 func (r *Replay) Delta(v dialect.View, after uint64) (d Delta, err error) {
 	defer r.edit()()
 	defer pages.Catch(&err)
+	r.space.Check()
 	d = Delta{Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All}, Bodies: r.bodiesLocked(v)}
 	if r.session == nil {
 		return d, nil
@@ -116,6 +121,7 @@ func (r *Replay) Preview(v dialect.View, w *dialect.Window) (p dialect.Preview, 
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	if r.session == nil || r.tail.State != TailProvisional || r.tail.Bytes > r.previewBytesMax() {
 		return p, false, nil
 	}
@@ -165,6 +171,7 @@ func (r *Replay) Diagnostics() (list []jsonl.Diagnostic, truncated bool, err err
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	list, truncated = r.diagnosticsLocked()
 	return list, truncated, nil
 }
