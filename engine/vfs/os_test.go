@@ -3,6 +3,7 @@ package vfs_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -261,5 +262,59 @@ func BenchmarkOS_AppendDatasync(b *testing.B) {
 		if err := f.Datasync(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestScratch(t *testing.T) {
+	dir := t.TempDir()
+	f, err := vfs.OS{}.Scratch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("names in the folder: got %v %v, want none", names, err)
+	}
+	if n, err := f.WriteAt([]byte("second"), 100); n != 6 || err != nil {
+		t.Fatalf("WriteAt: got %d %v", n, err)
+	}
+	if n, err := f.WriteAt([]byte("first"), 3); n != 5 || err != nil {
+		t.Fatalf("WriteAt: got %d %v", n, err)
+	}
+	got := make([]byte, 106)
+	want := append(append(make([]byte, 3), "first"...), append(make([]byte, 92), "second"...)...)
+	if n, err := f.ReadAt(got, 0); n != len(got) || err != nil || !bytes.Equal(got, want) {
+		t.Errorf("ReadAt: got %q, %d %v", got, n, err)
+	}
+	if n, err := f.ReadAt(got, 104); n != 2 || !errors.Is(err, io.EOF) {
+		t.Errorf("ReadAt over the end: got %d %v, want 2 and io.EOF", n, err)
+	}
+	other, err := vfs.OS{}.Scratch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.ReadAt(got, 0); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("another file: got %d bytes %v, want none", n, err)
+	}
+	if err := errors.Join(f.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("names in the folder afterwards: got %v %v, want none", names, err)
+	}
+}
+
+func TestScratch_NoFolder(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	write(t, file, "x")
+	for _, path := range []string{filepath.Join(dir, "missing"), file} {
+		f, err := vfs.OS{}.Scratch(path)
+		if err == nil {
+			_ = f.Close()
+			t.Errorf("%s: no error", path)
+		}
+	}
+	if _, err := (vfs.OS{}).Scratch(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing folder: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
