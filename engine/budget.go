@@ -20,6 +20,9 @@ func (st *stream) admit() error {
 // look like the whole. To the client it is a snapshot that begins and fails
 // for good.
 func (st *stream) refuse(over error) (wire.Frame, bool, error) {
+	if budgetError(over) == nil { // it is not known how large the view is
+		return wire.Frame{}, false, over
+	}
 	var w *wire.Error
 	errors.As(toWire(over), &w)
 	if st.snap == nil {

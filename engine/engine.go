@@ -157,10 +157,14 @@ func (e *Engine) openChunks() error {
 // needed, and worth nothing to the next daemon.
 func (e *Engine) openPages() error {
 	e.pages = pages.NewPool(pages.Options{
-		Bytes: e.o.IndexMemoryBytes,
+		Bytes: e.o.IndexMemoryBytes, PageBytes: e.o.IndexPageBytes,
 		Open: func() (pages.Store, error) {
+			f, err := e.o.FS.Scratch(e.o.SpillDir)
+			if err != nil { // tried again and again: the status tells
+				return nil, err
+			}
 			e.o.Logger.Info("record indexes are paged out", "folder", e.o.SpillDir)
-			return e.o.FS.Scratch(e.o.SpillDir)
+			return f, nil
 		},
 	})
 	return nil
@@ -172,6 +176,7 @@ func (e *Engine) housekeeping() {
 		e.trust.Observe()
 		e.closeIdle(e.o.Now())
 		e.objects.expire(e.o.Now())
+		e.pages.Relax()
 	})
 }
 

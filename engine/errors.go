@@ -11,6 +11,7 @@ import (
 	"sessiond/engine/follow"
 	"sessiond/engine/journal"
 	"sessiond/engine/vfs"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
@@ -44,7 +45,10 @@ func lasting(err error) bool {
 }
 
 func codeOf(err error) wire.Code {
+	var lost *pages.LostError
 	switch {
+	case errors.As(err, &lost): // whatever the reason: the index is made anew
+		return wire.CodeIO
 	case errors.Is(err, context.Canceled), errors.Is(err, journal.ErrClosed):
 		return wire.CodeShuttingDown
 	case errors.Is(err, context.DeadlineExceeded):

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -190,6 +192,8 @@ func (s *session) refresh(ctx context.Context, prove bool) error {
 		return nil
 	case j != nil && (suspected || isLost(j)):
 		return s.reopenJournal(ctx, g)
+	case g.replay.Lost():
+		return s.rebuild(ctx, g)
 	case j != nil && info.Stamp == known.Stamp:
 		return nil
 	case j != nil:
@@ -233,6 +237,9 @@ func (s *session) remove(ctx context.Context) error {
 // renew takes in what a followed file is now. A difference from what was read
 // is only suspected at first; once it is believed, it makes a new generation.
 func (s *session) renew(ctx context.Context, g *generation, known replay.Known) error {
+	if g.replay.Lost() {
+		return s.rebuild(ctx, g)
+	}
 	f := g.file
 	info, err := s.e.o.FS.Stat(s.path)
 	if err == nil && !info.Stamp.SameFile(g.known().Stamp) {
@@ -267,6 +274,9 @@ func (s *session) renew(ctx context.Context, g *generation, known replay.Known) 
 	}
 	if err != nil {
 		closeOther()
+		if g.replay.Lost() {
+			return s.rebuild(ctx, g)
+		}
 		return s.openError(err)
 	}
 	s.trustAgain()
@@ -361,6 +371,62 @@ func (s *session) dropJournal(ctx context.Context) {
 	if err := j.Close(ctx); err != nil {
 		s.e.o.Logger.Warn("closing journal", "session", s.key, "error", err)
 	}
+}
+
+// rebuild reads the file anew for a generation whose replay has lost a page of
+// its index. To clients it is the generation that it was: what was lost is
+// none of the file's. Called with the token.
+func (s *session) rebuild(ctx context.Context, old *generation) error {
+	s.e.cache.Drop(s.key)
+	g, err := s.openGeneration(ctx)
+	if err != nil {
+		return s.openError(err)
+	}
+	err = s.takeOver(ctx, old, g)
+	if errors.Is(err, stamp.ErrMismatch) {
+		if s.suspect(g.known().Stamp) {
+			return s.replace(ctx, old)
+		}
+		return nil
+	}
+	if err != nil {
+		return s.openError(err)
+	}
+	s.e.o.Logger.Warn("session read anew: a page of its record index was lost", "session", s.key)
+	return nil
+}
+
+// takeOver puts a generation with a fresh replay in the place of one of the
+// same history; stamp.ErrMismatch says that it is another.
+func (s *session) takeOver(ctx context.Context, old, g *generation) (err error) {
+	defer func() {
+		if err != nil {
+			g.release()
+		}
+	}()
+	if err := g.replay.Wake(ctx, g.file); err != nil { // streams that go on in it need its records
+		return err
+	}
+	_, err = g.replay.Verify(g.file, old.replay.Head())
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %w", stamp.ErrMismatch, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.trustAgain()
+	g.id, g.reason, g.oldBytes = old.id, old.reason, old.oldBytes
+	old.moveLogs(g)
+	s.install(g)
+	if j := s.journalOf(); j != nil { // what was committed meanwhile, the old one was to read
+		if end := j.Head().Offset; end > g.replay.Head().Offset {
+			if err := g.replay.Extend(s.e.ctx, g.file, end); err != nil && g.replay.Head().Offset < end {
+				s.e.o.Logger.Error("appended records not read back", "session", s.key, "error", err)
+			}
+			s.wake()
+		}
+	}
+	return nil
 }
 
 // replace makes a new generation of a file whose history is another.

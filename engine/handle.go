@@ -13,8 +13,17 @@ import (
 
 // Handle carries a command out. Errors are *wire.Error.
 func (e *Engine) Handle(ctx context.Context, r wire.Request) (wire.Response, error) {
-	var out wire.Response
-	var err error
+	out, err := e.handle(ctx, r)
+	if err != nil && r.Session != "" && e.hasLost(r.Session) { // whose index is made anew
+		out, err = e.handle(ctx, r)
+	}
+	if err != nil {
+		return wire.Response{}, toWire(err)
+	}
+	return out, nil
+}
+
+func (e *Engine) handle(ctx context.Context, r wire.Request) (out wire.Response, err error) {
 	switch r.Type {
 	case wire.CmdList:
 		out.Result, err = e.list(ctx, r.Command)
@@ -31,10 +40,19 @@ func (e *Engine) Handle(ctx context.Context, r wire.Request) (wire.Response, err
 	default:
 		err = wire.Errorf(wire.CodeUnknownCommand, "no command %q in protocol version %d", clip(r.Type), wire.ProtocolVersion)
 	}
+	return out, err
+}
+
+// hasLost reports whether a session's replay has lost a page of its index.
+func (e *Engine) hasLost(session string) bool {
+	s, err := e.resolve(session)
 	if err != nil {
-		return wire.Response{}, toWire(err)
+		return false
 	}
-	return out, nil
+	s.mu.Lock()
+	g := s.gen
+	s.mu.Unlock()
+	return g != nil && g.replay.Lost()
 }
 
 // readBytesMax is how much one read returns: base64 of it is within the

@@ -183,6 +183,9 @@ func (s *session) knowledge(g *generation) func(*kv.Batch) func() {
 		Trusted: s.e.trust.Holds(known.Proof),
 	}
 	listing, logs := listingOf(g), g.keepLogs() // now: a log that is closed has nothing to keep
+	if g.replay.Lost() {                        // what the index has is more
+		return func(*kv.Batch) func() { return nil }
+	}
 	s.setLabel(listing.ID)
 	return func(b *kv.Batch) func() {
 		b.PutSignature(s.key, signature)

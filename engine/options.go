@@ -39,6 +39,7 @@ type Options struct {
 
 	ReplayCacheBytes int64 // replays of sessions that nobody is attached to; 0: none
 	IndexMemoryBytes int64 // of all sessions' record indexes, whose other pages wait in a file; 0: 8 MiB
+	IndexPageBytes   int   // of a page of these; 0: 32 KiB
 	RecordBytesMax   int64 // longer records are shown by a marker; 0: 64 MiB
 	MaxReplayRecords int64 // a message view made of more fails; 0: no limit
 	MaxReplayBytes   int64 // the same in bytes

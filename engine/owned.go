@@ -58,6 +58,9 @@ func (s *session) committed(head *journal.Head, _ []byte) {
 	if err := g.replay.Extend(s.e.ctx, g.file, head.Offset); err != nil && s.e.ctx.Err() == nil {
 		// Readers stay behind; the next commit or opening tries again.
 		s.e.o.Logger.Error("appended records not read back", "session", s.key, "error", err)
+		if g.replay.Lost() {
+			s.kick() // which makes it anew
+		}
 		return
 	}
 	if g.replay.Head() != before {

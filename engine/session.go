@@ -161,7 +161,7 @@ func (s *session) ready(ctx context.Context, prove bool) error {
 		return s.goneError()
 	case g == nil:
 		return s.open(ctx)
-	case j == nil: // else only the journal moves the head
+	case j == nil || g.replay.Lost(): // else only the journal moves the head
 		if err := s.refresh(ctx, prove); err != nil {
 			return err
 		}

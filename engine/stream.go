@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"sessiond/replay/dialect"
+	"sessiond/replay/pages"
 	"sessiond/replay/stamp"
 	"sessiond/wire"
 )
@@ -141,6 +142,13 @@ func (st *stream) next() (wire.Frame, bool, error) {
 	if st.ctx.Err() != nil {
 		return wire.Frame{}, false, io.EOF
 	}
+	var lost *pages.LostError
+	if errors.As(err, &lost) && !st.g.replay.Lost() { // of a snapshot that a former reading had begun
+		if err := st.goOn(); err != nil {
+			return wire.Frame{}, false, err
+		}
+		return st.next()
+	}
 	st.s.mu.Lock()
 	st.s.doubted = true
 	st.s.mu.Unlock()
@@ -204,19 +212,48 @@ func (st *stream) turn() error {
 		}
 		return nil
 	}
+	if g.id == old.id {
+		return st.goOn()
+	}
 	return st.replaceBy(g.reason, g)
 }
 
+// goOn goes on in a fresh replay of the same history: what was begun with the
+// old one, which has lost a page of its index, is begun again.
+func (st *stream) goOn() error {
+	st.pass = nil
+	if st.failures++; st.failures > snapshotTries { // it is lost again and again
+		return wire.Errorf(wire.CodeIO, "session %s: its record index cannot be read", st.s.key)
+	}
+	if st.snap == nil || st.view == wire.ViewRecords {
+		return nil
+	}
+	if err := st.giveUpSnapshot(); err != nil {
+		return err
+	}
+	return st.startSnapshot(wire.PurposeResync, "", nil)
+}
+
+// giveUpSnapshot ends the snapshot that is being sent, if there is one, for
+// another.
+func (st *stream) giveUpSnapshot() error {
+	if st.snap == nil {
+		return nil
+	}
+	f, err := st.snapshotFailed(wire.Errorf(wire.CodeSuperseded, "a newer state of the session begins"))
+	if err != nil {
+		return err
+	}
+	if st.snap.begun {
+		st.queue = append(st.queue, f)
+	}
+	st.leaveSnapshot()
+	return nil
+}
+
 func (st *stream) replaceBy(reason string, from *generation) error {
-	if st.snap != nil {
-		f, err := st.snapshotFailed(wire.Errorf(wire.CodeSuperseded, "a newer state of the session begins"))
-		if err != nil {
-			return err
-		}
-		if st.snap.begun {
-			st.queue = append(st.queue, f)
-		}
-		st.leaveSnapshot()
+	if err := st.giveUpSnapshot(); err != nil {
+		return err
 	}
 	_, st.rules = st.g.replay.Dialect()
 	return st.startSnapshot(wire.PurposeReplacement, reason, from)

@@ -36,6 +36,10 @@ func (p suspicion) wait(now time.Time, t Timing) time.Duration {
 // lookAgainMax bounds the pauses between looks at a file that cannot be read.
 const lookAgainMax = 30 * time.Second
 
+// lostAgain is when a file is read anew again whose record index was lost,
+// where that has failed.
+const lostAgain = 2 * time.Second
+
 // suspect notes what the file looks like, and reports whether it is time to
 // believe it.
 func (s *session) suspect(st stamp.Stamp) (due bool) {
@@ -156,6 +160,7 @@ func (s *session) nextLook() (wait time.Duration, ok bool) {
 	g := s.gen
 	s.mu.Unlock()
 	waits := g != nil && g.replay.Tail().Hole
+	lost := g != nil && g.replay.Lost() // and could not be read anew
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
@@ -163,6 +168,9 @@ func (s *session) nextLook() (wait time.Duration, ok bool) {
 	}
 	if !waits { // what was there has been filled or taken back
 		s.holes.since = time.Time{}
+	}
+	if lost && len(s.streams) > 0 {
+		wait, ok = lostAgain, true
 	}
 	if p := s.suspected; !p.since.IsZero() {
 		wait, ok = p.wait(now, s.e.o.Timing), true

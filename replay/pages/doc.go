@@ -23,7 +23,10 @@
 //
 // # Errors
 //
-// A page that cannot be written stays in memory. One that cannot be read again
-// is lost, and with it the list: At panics with a *LostError, which Catch
-// turns into an error at the edge of the owner's code.
+// A page that cannot be written stays in memory, and is tried again when more
+// is held and when Pool.Relax is called. One that cannot be read again is lost,
+// and with it the lists of its Space: At panics with a *LostError, which Catch
+// turns into an error at the edge of the owner's code. The owner may have been
+// in the middle of a change: who uses the lists afterwards calls Space.Check
+// first. Copies are whole all the same.
 package pages
