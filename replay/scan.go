@@ -250,11 +250,7 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 	for more = true; more && err == nil && r.head.Offset-start < pieceBytes; {
 		more, err = s.batch(next())
 	}
-	var restart *dialect.Restart
-	if errors.As(err, &restart) {
-		return false, err
-	}
-	if err != nil {
+	if err != nil { // a restart too: reading anew may fail
 		s.digestTaken()
 		r.noteNear()
 	}
