@@ -19,6 +19,7 @@ type View struct {
 	Slots       dialect.Slots
 	Amendments  []dialect.Amendment // all of them, by index
 	Diagnostics int
+	Budget      Budget
 	Bodies
 }
 
@@ -75,7 +76,7 @@ func (r *Replay) View(v dialect.View) (out View, err error) {
 	defer r.edit()() // Slots may compute
 	defer pages.Catch(&err)
 	r.space.Check()
-	out = View{Cut: r.head, Bodies: r.bodiesLocked(v)}
+	out = View{Cut: r.head, Budget: r.budgetLocked(v), Bodies: r.bodiesLocked(v)}
 	if r.session != nil {
 		r.countCutoff(v)
 		out.Slots = r.session.Slots(v)
@@ -93,6 +94,7 @@ type Delta struct {
 	Cut        dialect.Cut
 	Slots      dialect.Slots       // all at the head
 	Amendments []dialect.Amendment // those that came after the sequence
+	Budget     Budget
 	Bodies
 }
 
@@ -101,7 +103,10 @@ func (r *Replay) Delta(v dialect.View, after uint64) (d Delta, err error) {
 	defer r.edit()()
 	defer pages.Catch(&err)
 	r.space.Check()
-	d = Delta{Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All}, Bodies: r.bodiesLocked(v)}
+	d = Delta{
+		Head: r.head, Digest: r.digest.Clone(), Cut: dialect.Cut{Keep: dialect.All},
+		Budget: r.budgetLocked(v), Bodies: r.bodiesLocked(v),
+	}
 	if r.session == nil {
 		return d, nil
 	}

@@ -60,6 +60,7 @@ type Slots = pages.List[Slot]
 // Body says how to make a slot's message.
 type Body struct {
 	Sequence uint64
+	Object   int64    // offset of the entry's object in the file
 	Role     string   // of generated messages and markers; "" for the writer's own
 	Notes    []string // codes for the message's meta
 	Offset   int64    // of the message in the file

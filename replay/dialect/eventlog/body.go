@@ -21,7 +21,7 @@ func (s *Session) Body(v dialect.View, slot dialect.Slot, _ bool) dialect.Body {
 // body describes a part of an entry; i is none for one that is not in the
 // index.
 func (s *Session) body(v dialect.View, e entry, i int32, part uint8) dialect.Body {
-	b := dialect.Body{Sequence: e.sequence, Notes: notes(&e, v, part)}
+	b := dialect.Body{Sequence: e.sequence, Object: e.offset, Notes: notes(&e, v, part)}
 	if e.flags&flagBig != 0 {
 		b.Role = "sessiond"
 		size := s.big[i]

@@ -16,7 +16,7 @@ func (s *Session) Body(v dialect.View, slot dialect.Slot, amended bool) dialect.
 // entryBody describes a part of an entry; i is None for one that is not in
 // the index.
 func (s *Session) entryBody(v dialect.View, e entry, i int32, part uint8, amended bool) dialect.Body {
-	b := dialect.Body{Sequence: e.sequence}
+	b := dialect.Body{Sequence: e.sequence, Object: e.offset}
 	if e.flags&flagProvisional != 0 {
 		b.Notes = append(b.Notes, "provisional")
 	}
