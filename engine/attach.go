@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -59,6 +60,10 @@ func checkAttach(c wire.Command) error {
 		return wire.Errorf(wire.CodeBadArgument, "encoding raw has no positions; resume at the cursor of its last frame")
 	case c.Position != nil && c.Position.View != c.View:
 		return wire.Errorf(wire.CodeBadArgument, "the position is one of view %s", c.Position.View)
+	case c.Bounded != "" && !slices.Contains(wire.BoundedModes, c.Bounded):
+		return wire.Errorf(wire.CodeBadArgument, "bounded %q: want %s", clip(c.Bounded), strings.Join(wire.BoundedModes, " or "))
+	case c.Bounded != "" && c.View == wire.ViewRecords:
+		return wire.Errorf(wire.CodeBadArgument, "view records has no limits, and is not bounded")
 	case c.Have != nil && *c.Have < 0:
 		return wire.Errorf(wire.CodeBadArgument, "have %d: want a count", *c.Have)
 	case c.Resume != nil && c.View != wire.ViewRecords && c.Have == nil:
@@ -102,6 +107,9 @@ func (st *stream) begin(ctx context.Context, c wire.Command) (wire.AttachResult,
 	}
 	if reason != "" {
 		out.Reason = &reason
+	}
+	if st.snap != nil {
+		out.Bounded = st.snap.bounded
 	}
 	return out, nil
 }
@@ -161,7 +169,7 @@ func (st *stream) resume(ctx context.Context, c wire.Command) (reason string, er
 			return "", err
 		}
 	}
-	if far, err := st.farBehind(head.Offset - at.Offset); far || err != nil {
+	if far, err := st.farBehind(at, head); far || err != nil {
 		return wire.ReasonFarBehind, err
 	}
 	st.tailFrom(at, d, have, head)
@@ -175,9 +183,20 @@ func (st *stream) hasAll(have int) bool {
 	return ok && err == nil && have == in.Messages[viewOf(st.view)]
 }
 
-// farBehind reports whether what was missed is more than the whole view.
-func (st *stream) farBehind(missed int64) (bool, error) {
-	if missed <= tailBytesMin || st.view == wire.ViewRecords {
+// farBehind reports whether what was missed is more than would be sent of the
+// view: all of it, or of one over a limit what that allows.
+func (st *stream) farBehind(at, head stamp.Point) (bool, error) {
+	if st.view == wire.ViewRecords {
+		return false, nil
+	}
+	if st.bounded != "" {
+		b, err := st.g.replay.Budget(viewOf(st.view))
+		if err != nil || b.Over(head) != nil && b.Between(at, head) != nil {
+			return true, err
+		}
+	}
+	missed := head.Offset - at.Offset
+	if missed <= tailBytesMin {
 		return false, nil
 	}
 	slots, bodies, err := st.g.replay.Slots(viewOf(st.view))
@@ -197,21 +216,31 @@ func (st *stream) farBehind(missed int64) (bool, error) {
 	return true, nil
 }
 
-// snapshotID names a snapshot by what determines its chunks.
-func snapshotID(rules string, view wire.View, target int, cut stamp.Point) wire.SnapshotID {
+// snapshotID names a snapshot by what determines its chunks; first is the
+// slot that they begin at.
+func snapshotID(rules string, view wire.View, target int, cut stamp.Point, first int) wire.SnapshotID {
 	d := xxhash.New()
 	_, _ = fmt.Fprintf(d, "%s\x00%s\x00oldest\x00%d\x00%d\x00", rules, view, target, wire.InlineBytes) // never fails
 	b := binary.BigEndian.AppendUint64(nil, uint64(cut.Offset))
-	_, _ = d.Write(binary.BigEndian.AppendUint64(b, cut.Digest))
+	b = binary.BigEndian.AppendUint64(b, cut.Digest)
+	if first > 0 {
+		b = binary.BigEndian.AppendUint64(b, uint64(first))
+	}
+	_, _ = d.Write(b)
 	return wire.SnapshotID(d.Sum64())
+}
+
+// snapshotID is that of a view of the stream.
+func (st *stream) snapshotID(v snapshotView) wire.SnapshotID {
+	return snapshotID(st.rules, st.view, st.e.o.ChunkBytes, v.cut, v.bounded.FirstSlot())
 }
 
 // continueSnapshot goes on inside a snapshot, if its cut is still a cursor of
 // this file and its chunks are made as they were.
 func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, error) {
 	cut := pointOf(p.Cut)
-	if p.Target != st.e.o.ChunkBytes || cut.Offset > st.g.replay.Head().Offset ||
-		p.SnapshotID != snapshotID(st.rules, st.view, p.Target, cut) {
+	whole := p.SnapshotID == st.snapshotID(snapshotView{cut: cut})
+	if p.Target != st.e.o.ChunkBytes || cut.Offset > st.g.replay.Head().Offset || !whole && st.bounded == "" {
 		return false, nil
 	}
 	d, err := st.g.replay.Verify(st.g.content, cut)
@@ -222,7 +251,7 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 		return false, err
 	}
 	if st.view != wire.ViewRecords && st.g.replay.IsAsleep() {
-		if cut == st.g.replay.Head() && st.startKept(cut, wire.PurposeAttach, "") {
+		if whole && cut == st.g.replay.Head() && st.startKept(cut, wire.PurposeAttach, "") {
 			st.snap.index, st.snap.first = p.Index, p.Index
 			return true, nil
 		}
@@ -231,11 +260,17 @@ func (st *stream) continueSnapshot(ctx context.Context, p wire.Position) (bool, 
 		}
 	}
 	v, err := st.viewAt(ctx, cut)
+	if err == nil {
+		err = st.bound(&v)
+	}
 	if budgetError(err) != nil { // of then; the view of now is within the limits
 		return false, nil
 	}
 	if err != nil {
 		return false, err
+	}
+	if p.SnapshotID != st.snapshotID(v) { // what is left of it is another part
+		return false, nil
 	}
 	if err := st.useSnapshot(v, d, wire.PurposeAttach, "", nil); err != nil {
 		return false, err
@@ -288,9 +323,6 @@ func (g *generation) viewAt(ctx context.Context, v dialect.View, cut stamp.Point
 	}
 	if past.Head() != cut {
 		return snapshotView{}, fmt.Errorf("engine: replay up to the position: %w", stamp.ErrMismatch)
-	}
-	if err := past.Admit(v); err != nil {
-		return snapshotView{}, err
 	}
 	return viewOfReplay(past, v)
 }

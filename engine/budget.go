@@ -2,18 +2,42 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"sessiond/replay"
 	"sessiond/wire"
 )
 
-// admit reports whether the stream's view is within the limits of views; view
-// records has none.
+// admit reports whether the stream's view is within the limits of views, which
+// its client may go without; view records has none.
 func (st *stream) admit() error {
-	if st.view == wire.ViewRecords {
+	if st.view == wire.ViewRecords || st.bounded != "" {
 		return nil
 	}
 	return st.g.replay.Admit(viewOf(st.view))
+}
+
+// bound leaves out of a view that is over a limit all but what the client
+// accepts in its place; the error is a *replay.BudgetError where that is
+// nothing.
+func (st *stream) bound(v *snapshotView) error {
+	over := v.budget.Over(v.cut)
+	if over == nil {
+		return nil
+	}
+	first := v.count
+	switch st.bounded {
+	case "":
+		return over
+	case wire.BoundedWindow:
+		var err error
+		if first, err = v.budget.First(v.cut, &v.slots, v.Bodies); err != nil {
+			return err
+		}
+	}
+	v.amended = slices.DeleteFunc(v.amended, func(a amendedBody) bool { return a.index < first })
+	v.bounded = &wire.Bounded{Mode: st.bounded, First: first, Unit: over.Unit, Limit: over.Limit, Seen: over.Seen}
+	return nil
 }
 
 // refuse ends a stream whose view has grown over a limit: a part of it would
@@ -29,8 +53,8 @@ func (st *stream) refuse(over error) (wire.Frame, bool, error) {
 		head := st.g.replay.Head()
 		st.snap = &snapshot{
 			snapshotView: snapshotView{cut: head, replay: st.g.replay}, purpose: wire.PurposeResync,
-			id: snapshotID(st.rules, st.view, st.e.o.ChunkBytes, head),
 		}
+		st.snap.id = st.snapshotID(st.snap.snapshotView)
 	}
 	begin, _, err := st.snapshotBegin()
 	if err != nil {
@@ -50,5 +74,5 @@ func budgetError(err error) *wire.Error {
 		return nil
 	}
 	return wire.Errorf(wire.CodeHistoryBudgetExceeded, "view %s is made of %d %s, and this daemon makes views of at most %d; view records has no limit",
-		over.View, over.Seen, over.Unit, over.Limit).With("limit", over.Limit).With("seen", over.Seen)
+		over.View, over.Seen, over.Unit, over.Limit).With("limit", over.Limit).With("seen", over.Seen).With("accepts", wire.BoundedModes)
 }

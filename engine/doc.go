@@ -21,13 +21,14 @@
 // head is the cut; a goroutine packs the chunks up to it, for all streams at
 // that cut and until the last of them leaves; a stream pulls chunks, is woken
 // when there are more, and then pulls events from replay and file. A stream
-// holds a cursor, never a queue. Follow: an event or a sweep -> stat ->
-// the ends are compared and the new bytes extend the replay -> streams are
-// woken. Anything else is compared; a difference is suspected (suspicion.go)
-// and, once the file is quiet, makes a new generation and a replacement
-// snapshot. When a file rests, all that was read of it is compared (scrub.go).
-// Clients get the bytes of followed files through content (proven.go), which
-// gives none but those that were read.
+// holds a cursor, never a queue. Of a view over the limits a client may accept
+// the end (budget.go), whose chunks are packed for themselves. Follow: an event
+// or a sweep -> stat -> the ends are compared and the new bytes extend the
+// replay -> streams are woken. Anything else is compared; a difference is
+// suspected (suspicion.go) and, once the file is quiet, makes a new generation
+// and a replacement snapshot. When a file rests, all that was read of it is
+// compared (scrub.go). Clients get the bytes of followed files through content
+// (proven.go), which gives none but those that were read.
 //
 // Restart: what the index knows of an unchanged session becomes a replay that
 // is asleep (restore.go); its records are read when something needs them.

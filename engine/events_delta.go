@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
@@ -16,6 +17,7 @@ type pass struct {
 	count   int            // slots at the head
 	jump    bool           // events carry the head's cursor
 	cut     bool           // keep was not sent yet
+	beyond  bool           // what is to be sent is no part of what the client may have
 	keep    int            // slots that stand
 	amended int            // of Amendments, when jumping: those sent
 	all     map[int]uint64 // amended slots and the records that amended them last, once needed
@@ -31,7 +33,13 @@ func (st *stream) nextDelta() (wire.Frame, bool, error) {
 			return wire.Frame{}, false, err
 		}
 	}
-	if st.pass.jump {
+	switch p := st.pass; {
+	case p.beyond:
+		if err := st.startSnapshot(wire.PurposeResync, "", nil); err != nil {
+			return wire.Frame{}, false, err
+		}
+		return st.nextOfSnapshot()
+	case p.jump:
 		return st.jumpEvent()
 	}
 	return st.recordEvent()
@@ -59,8 +67,28 @@ func (st *stream) beginPass() (bool, error) {
 			return false, err
 		}
 	}
+	if p.beyond, err = st.beyond(p); err != nil {
+		return false, err
+	}
+	p.Amendments = slices.DeleteFunc(p.Amendments, func(a dialect.Amendment) bool { return a.Index < st.first })
 	st.pass = p
 	return true, nil
+}
+
+// beyond reports whether a jump goes below what the client has of the view, or
+// sends more than the limits allow, so that a new snapshot takes its place.
+func (st *stream) beyond(p *pass) (bool, error) {
+	if st.bounded == "" || !p.jump {
+		return false, nil
+	}
+	if p.keep < st.first {
+		return true, nil
+	}
+	if p.Budget.Over(p.Head) == nil {
+		return false, nil
+	}
+	first, err := p.Budget.First(p.Head, &p.Slots, p.Bodies)
+	return p.keep < first, err
 }
 
 // partial reports whether slots behind what the client holds come from

@@ -27,7 +27,9 @@ type follower struct {
 	result  wire.AttachResult
 
 	frames      []string // types, in order
-	slots       []string // of a message view; lines of view records in JSON
+	slots       []string // of a message view, from first on; lines of view records in JSON
+	first       int
+	resumed     bool // by a cursor: the engine does not know first
 	raw         bytes.Buffer
 	cursor      wire.Cursor
 	have        int
@@ -70,7 +72,8 @@ func (f *follower) attach(w *world, c wire.Command) error {
 	f.st, f.command, f.result = r.Stream, c, r.Result.(wire.AttachResult)
 	f.wake = make(chan struct{}, 1)
 	f.frames, f.live, f.over, f.snapshot, f.provisional = nil, false, false, nil, nil
-	if c.Resume != nil && f.result.Mode == wire.ModeTail {
+	f.resumed = c.Resume != nil && f.result.Mode == wire.ModeTail
+	if f.resumed {
 		f.cursor = *c.Resume
 	}
 	wake := f.wake
@@ -87,7 +90,7 @@ func (f *follower) attach(w *world, c wire.Command) error {
 // resume is the command that goes on from what the follower holds: inside a
 // snapshot by position, else by cursor.
 func (f *follower) resume() wire.Command {
-	c := wire.Command{Session: f.command.Session, View: f.command.View, Encoding: f.command.Encoding, Live: f.command.Live}
+	c := wire.Command{Session: f.command.Session, View: f.command.View, Encoding: f.command.Encoding, Live: f.command.Live, Bounded: f.command.Bounded}
 	switch s := f.snapshot; {
 	case s != nil && f.command.Encoding != wire.EncodingRaw:
 		c.Position = &wire.Position{SnapshotID: s.SnapshotID, View: s.View, Target: s.TargetChunkBytes, Cut: s.Cut, Index: f.next}
@@ -111,7 +114,7 @@ func (f *follower) again(w *world) {
 		f.t.Fatalf("attach again by %+v: %v", c, err)
 	}
 	if c.Position != nil && f.result.Reason != nil || c.Position == nil && f.result.Mode == wire.ModeSnapshot {
-		f.slots, f.have, f.cursor = nil, 0, wire.Cursor{}
+		f.slots, f.first, f.have, f.cursor = nil, 0, 0, wire.Cursor{}
 		f.raw.Reset()
 	}
 }
@@ -276,6 +279,7 @@ func (f *follower) takeSnapshot(typ string, line []byte, m map[string]json.RawMe
 		f.decode(line, &f.begin)
 		f.snapshot = &f.begin
 		f.next, f.digests, f.live, f.provisional = f.begin.FirstIndex, nil, false, nil
+		f.first, f.resumed = f.begin.Bounded.FirstSlot(), false
 		if f.begin.FirstIndex == 0 {
 			f.slots = nil
 			f.raw.Reset()
@@ -347,7 +351,7 @@ func (f *follower) snapshotEnd(line []byte) {
 	case f.begin.FirstIndex == 0 && e.Digest != wire.Digest(xxhash.Sum64(f.digests)):
 		f.t.Fatalf("end says digest %s, the chunks have %016x", e.Digest, xxhash.Sum64(f.digests))
 	}
-	f.cursor, f.have, f.state = f.end.Cut, f.end.MessageCount, f.end.State
+	f.cursor, f.have, f.state = f.end.Cut, f.first+f.end.MessageCount, f.end.State
 }
 
 func (f *follower) event(line []byte, m map[string]json.RawMessage) {
@@ -373,15 +377,17 @@ func (f *follower) event(line []byte, m map[string]json.RawMessage) {
 		f.t.Fatalf("event %d after %d", e.Cursor.Sequence, f.cursor.Sequence)
 	}
 	if e.Keep != nil {
-		if *e.Keep > len(f.slots) {
-			f.t.Fatalf("keep %d of %d slots", *e.Keep, len(f.slots))
+		if *e.Keep > f.first+len(f.slots) || *e.Keep < f.first && !f.resumed {
+			f.t.Fatalf("keep %d of slots %d to %d", *e.Keep, f.first, f.first+len(f.slots))
 		}
-		f.slots = f.slots[:*e.Keep:*e.Keep]
+		stand := max(*e.Keep-f.first, 0)
+		f.slots = f.slots[:stand:stand]
+		f.first = min(f.first, *e.Keep)
 	}
 	f.amend(m["amended"])
 	f.add(m)
-	if e.Have == nil || *e.Have != len(f.slots) {
-		f.t.Fatalf("event says have %v, model has %d: %.400s", *e.Have, len(f.slots), line)
+	if e.Have == nil || *e.Have != f.first+len(f.slots) {
+		f.t.Fatalf("event says have %v, model has %d: %.400s", *e.Have, f.first+len(f.slots), line)
 	}
 	f.cursor, f.have = e.Cursor, *e.Have
 }
@@ -412,15 +418,19 @@ func (f *follower) amend(list json.RawMessage) {
 	var all []wire.Amendment
 	f.decode(list, &all)
 	for _, a := range all {
-		if a.Index >= len(f.slots) {
-			f.t.Fatalf("amendment of slot %d, there are %d", a.Index, len(f.slots))
+		i := a.Index - f.first
+		if i < 0 && f.resumed {
+			continue
+		}
+		if i < 0 || i >= len(f.slots) {
+			f.t.Fatalf("amendment of slot %d of %d to %d", a.Index, f.first, f.first+len(f.slots))
 		}
 		message := string(a.Message)
 		if message == "" {
 			message = "null"
 		}
 		f.slots = slices.Clone(f.slots)
-		f.slots[a.Index] = message
+		f.slots[i] = message
 	}
 }
 

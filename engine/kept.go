@@ -299,7 +299,7 @@ func (l *lazySource) Pack(ctx context.Context, b *chunks.Builder, from chunks.Pl
 func (st *stream) startKept(cut stamp.Point, purpose, reason string) bool {
 	g := st.g.retain()
 	log := g.log(st.e, logKey{st.view, wire.EncodingJSON})
-	id := snapshotID(st.rules, st.view, st.e.o.ChunkBytes, cut)
+	id := snapshotID(st.rules, st.view, st.e.o.ChunkBytes, cut, 0)
 	source := &lazySource{g: g, cut: cut, view: viewOf(st.view)}
 	s, release, extra, ok := log.EndAt(cutOf(cut), chunks.SnapshotOptions{Session: st.s.key, ID: id, Close: g.release, Source: source})
 	if !ok {
@@ -381,7 +381,7 @@ func (g *generation) packEnd(ctx context.Context, key logKey) {
 	p := g.packer(v, view)
 	log := g.log(e, key)
 	b, ok, err := log.begin(p, rules, chunks.SnapshotOptions{
-		Session: g.content.s.key, ID: snapshotID(rules, key.view, e.o.ChunkBytes, v.cut), Close: g.retain().release,
+		Session: g.content.s.key, ID: snapshotID(rules, key.view, e.o.ChunkBytes, v.cut, 0), Close: g.retain().release,
 	})
 	if !ok || err != nil {
 		g.release()

@@ -29,6 +29,7 @@ type messagePacker struct {
 	view    dialect.View
 	cut     stamp.Point
 	slots   dialect.Slots // at the cut
+	first   int           // of the slots that are packed; a place counts from here
 	log     *viewLog
 	logCuts int // of the log when the snapshot began
 	src     io.ReaderAt
@@ -37,7 +38,7 @@ type messagePacker struct {
 
 // packer returns what packs a view of the generation.
 func (g *generation) packer(v snapshotView, view dialect.View) *messagePacker {
-	return &messagePacker{Bodies: v.Bodies, replay: v.replay, view: view, cut: v.cut, slots: v.slots, src: g.content}
+	return &messagePacker{Bodies: v.Bodies, replay: v.replay, view: view, cut: v.cut, slots: v.slots, first: v.bounded.FirstSlot(), src: g.content}
 }
 
 func (p *messagePacker) reset(src io.ReaderAt) { p.src = src }
@@ -50,12 +51,12 @@ func (p *messagePacker) clone() *messagePacker {
 }
 
 // Before implements chunks.Source.
-func (p *messagePacker) Before(at chunks.Place) bool { return at.Slot < int(p.slots.Len()) }
+func (p *messagePacker) Before(at chunks.Place) bool { return p.first+at.Slot < int(p.slots.Len()) }
 
 // Pack implements chunks.Source.
 func (p *messagePacker) Pack(ctx context.Context, b *chunks.Builder, from chunks.Place) (chunks.Place, bool, error) {
-	next, err := p.pack(ctx, b, from.Slot)
-	return chunks.Place{Slot: next}, next == int(p.slots.Len()), err
+	next, err := p.pack(ctx, b, p.first+from.Slot)
+	return chunks.Place{Slot: next - p.first}, next == int(p.slots.Len()), err
 }
 
 // pack returns the first slot that b has no room for.
@@ -90,7 +91,7 @@ func (p *messagePacker) pack(ctx context.Context, b *chunks.Builder, from int) (
 	return n, nil
 }
 
-// unanswered lists the calls of the view that have no result.
+// unanswered lists the calls of the slots that are packed that have no result.
 func (p *messagePacker) unanswered(ctx context.Context) ([]dialect.Unanswered, error) {
 	if list, ok := p.log.unanswered(p.logCuts, int(p.slots.Len())); ok {
 		return list, nil
@@ -100,7 +101,7 @@ func (p *messagePacker) unanswered(ctx context.Context) ([]dialect.Unanswered, e
 	defer windows.Put(w)
 	w.Reset(p.src)
 	var buf []byte
-	for i := range int(p.slots.Len()) {
+	for i := p.first; i < int(p.slots.Len()); i++ {
 		if i%256 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -78,9 +78,9 @@ func goOn(t *testing.T, w *world, part, whole *follower, head wire.Cursor) {
 	}
 	part.untilLive()
 	part.drain()
-	fresh := w.attach(wire.Command{Session: "s1", View: view})
+	fresh := w.attach(wire.Command{Session: "s1", View: view, Bounded: part.command.Bounded})
 	fresh.untilLive()
-	if !slices.Equal(part.slots, fresh.slots) || !part.cursor.Same(head) {
+	if !slices.Equal(part.slots[fresh.first-part.first:], fresh.slots) || !part.cursor.Same(head) {
 		t.Errorf("%s: then at %v, want %v; got\n%s\nwant\n%s", view, part.cursor, head, part.text(), fresh.text())
 	}
 }

@@ -22,8 +22,13 @@ type snapshotView struct {
 	replay.Bodies
 	amended     []amendedBody
 	diagnostics int
-	count       int // messages
+	count       int // slots, also those that it does not hold
+	budget      replay.Budget
+	bounded     *wire.Bounded // what it holds instead of all, nil: all
 }
+
+// messages is how many the snapshot holds.
+func (v snapshotView) messages() int { return v.count - v.bounded.FirstSlot() }
 
 // amendedBody is the message of a slot as of the cut.
 type amendedBody struct {
@@ -82,6 +87,9 @@ func (st *stream) startSnapshot(purpose, reason string, from *generation) error 
 				return err
 			}
 		}
+		if err := st.bound(&v); err != nil && budgetError(err) == nil { // else it is refused when its turn comes
+			return err
+		}
 	}
 	return st.useSnapshot(v, d, purpose, reason, from)
 }
@@ -95,6 +103,7 @@ func viewOfReplay(r *replay.Replay, v dialect.View) (out snapshotView, err error
 	}
 	out = snapshotView{
 		cut: view.Cut, replay: r, slots: view.Slots, Bodies: view.Bodies, diagnostics: view.Diagnostics, count: int(view.Slots.Len()),
+		budget: view.Budget,
 	}
 	for _, a := range view.Amendments {
 		slot, body, err := view.BodyAt(&view.Slots, a.Index, true)
@@ -112,7 +121,7 @@ func (st *stream) newSnapshot(v snapshotView, d *stamp.Digest, purpose, reason s
 	st.tail, st.doubt = tailSeen{}, doubt{}
 	st.leaveSnapshot()
 	st.snap = &snapshot{
-		snapshotView: v, id: snapshotID(st.rules, st.view, st.e.o.ChunkBytes, v.cut), digest: d,
+		snapshotView: v, id: st.snapshotID(v), digest: d,
 		purpose: purpose, reason: reason, from: from, sum: xxhash.New(),
 	}
 	return st.snap
@@ -159,7 +168,7 @@ func (st *stream) beginChunks(sn *snapshot) (begun, error) {
 	}
 	p := g.packer(v, viewOf(st.view))
 	sn.pairs = p
-	if v.replay == g.replay {
+	if v.replay == g.replay && p.first == 0 { // a window's chunks are others
 		b, shared, err := log.begin(p, st.rules, o)
 		if err != nil {
 			g.release()
@@ -171,6 +180,7 @@ func (st *stream) beginChunks(sn *snapshot) (begun, error) {
 		}
 	}
 	p.log = st.e.newViewLog(true) // of its own
+	p.log.fed = p.first
 	o.Source = p.clone()
 	return p.log.beginPlain(o), nil
 }
@@ -222,9 +232,10 @@ func (st *stream) snapshotBegin() (wire.Frame, bool, error) {
 		Type: wire.TypeSnapshotBegin, Attachment: st.attachment, ActiveSessionID: st.id, SnapshotID: sn.id,
 		View: st.view, Generation: st.g.id, RulesRevision: st.rules, Cut: st.g.cursor(sn.cut),
 		TargetChunkBytes: st.e.o.ChunkBytes, FirstIndex: sn.first, Purpose: sn.purpose, Reason: optional(sn.reason),
-		DiagnosticsCount: sn.diagnostics, State: state,
+		DiagnosticsCount: sn.diagnostics, Bounded: sn.bounded, State: state,
 	}
-	b.MessageCount = &sn.count
+	count := sn.messages()
+	b.MessageCount = &count
 	if sn.from != nil {
 		b.OldBytes, b.NewBytes = &sn.from.oldBytes, &sn.cut.Offset
 	}
@@ -358,6 +369,7 @@ func (st *stream) snapshotEnd() (wire.Frame, bool, error) {
 		return wire.Frame{}, false, err
 	}
 	st.tailFrom(sn.cut, sn.digest, sn.count, sn.cut)
+	st.first = sn.bounded.FirstSlot()
 	st.failures = 0
 	live, _, err := st.liveFrame() // at the cut, whatever has come since
 	st.queue = append(st.queue, live)

@@ -24,7 +24,8 @@ type stream struct {
 	view       wire.View
 	raw        bool
 	live       bool
-	bodyMax    int // bytes of a raw body
+	bounded    string // what the client accepts of a view over the limits
+	bodyMax    int    // bytes of a raw body
 	ctx        context.Context
 	cancel     context.CancelFunc
 	wake       atomic.Pointer[func()]
@@ -40,6 +41,7 @@ type stream struct {
 	at       stamp.Point // end of the last record that the client has
 	digest   *stamp.Digest
 	have     int         // slots that it has, message views
+	first    int         // of them, where that is known: those below it are absent
 	split    int64       // raw: bytes of the record after at that it has
 	seam     stamp.Point // head when the tail began
 	seamed   bool        // session_live was sent
@@ -69,6 +71,7 @@ func newStream(s *session, g *generation, r wire.Request) *stream {
 	st := &stream{
 		e: s.e, s: s, g: g, attachment: r.Attachment, view: r.View, raw: r.Encoding == wire.EncodingRaw,
 		live: r.Live == nil || *r.Live, bodyMax: rawBodyBytes,
+		bounded: r.Bounded,
 	}
 	if r.FrameBytes > 0 {
 		st.bodyMax = min(st.bodyMax, r.FrameBytes)
@@ -337,6 +340,7 @@ func (st *stream) tailFrom(at stamp.Point, d *stamp.Digest, have int, seam stamp
 	st.leaveSnapshot()
 	st.pass, st.reader = nil, nil
 	st.at, st.digest, st.have, st.seam, st.seamed, st.split = at, d, have, seam, false, 0
+	st.first = 0
 	st.tail, st.complete = tailSeen{}, false
 }
 

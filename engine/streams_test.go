@@ -155,6 +155,9 @@ func (c *scene) attach() {
 		{View: wire.ViewRecords, Encoding: wire.EncodingRaw},
 	}).Draw(c.t, "view")
 	cmd.Session = c.key
+	if c.w.opt.MaxReplayRecords > 0 && cmd.View != wire.ViewRecords {
+		cmd.Bounded = rapid.SampledFrom(wire.BoundedModes).Draw(c.t, "bounded")
+	}
 	c.followers = append(c.followers, c.w.attach(cmd))
 }
 
@@ -188,7 +191,17 @@ func (c *scene) check() {
 		if !f.live || !f.cursor.Same(fresh.cursor) {
 			c.t.Fatalf("%s %s: live %v at %v; fresh at %v", cmd.View, cmd.Encoding, f.live, f.cursor, fresh.cursor)
 		}
-		if f.raw.String() != fresh.raw.String() || !slices.Equal(f.slots, fresh.slots) {
+		want := fresh.slots
+		if cmd.Bounded != "" { // the two may hold the view from another slot on
+			want = wholeView(c.t, content, cmd.View)
+			for _, one := range []*follower{f, fresh} {
+				if one.first > len(want) || !slices.Equal(one.slots, want[one.first:]) {
+					c.t.Fatalf("%s: a client has, from %d on\n%s\nwant the end of\n%s", cmd.View, one.first, one.text(), strings.Join(want, "\n"))
+				}
+			}
+			want = want[f.first:]
+		}
+		if f.raw.String() != fresh.raw.String() || !slices.Equal(f.slots, want) {
 			c.t.Fatalf("%s: the client has\n%s\nfresh\n%s\nfile\n%s", cmd.View, f.text(), fresh.text(), content)
 		}
 		if got, want := stateText(f.state), stateText(fresh.state); f.command.View != wire.ViewRecords && got != want {
@@ -282,6 +295,10 @@ func testStreamsOf(t *testing.T, dialect string, owned bool, change ...func(*Opt
 
 func TestStreams_OwnedSession(t *testing.T)    { testStreams(t, true) }
 func TestStreams_FollowedSession(t *testing.T) { testStreams(t, false) }
+
+func TestStreams_Bounded(t *testing.T)         { testStreams(t, true, withMaxRecords(8)) }
+func TestStreams_BoundedFollowed(t *testing.T) { testStreams(t, false, withMaxRecords(8)) }
+func TestStreams_BoundedLog(t *testing.T)      { testStreamsOf(t, "eventlog", false, withMaxRecords(8)) }
 
 func TestStreams_WithoutCache(t *testing.T) {
 	testStreams(t, false, onDemand, func(o *Options) { o.ReplayCacheBytes = 0 })

@@ -74,6 +74,14 @@ func (b Budget) First(cut stamp.Point, slots *dialect.Slots, bodies Bodies) (int
 	return i, nil
 }
 
+// Budget is the budget of a message view at the head.
+func (r *Replay) Budget(v dialect.View) (b Budget, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	defer pages.Catch(&err)
+	return r.budgetLocked(v), nil
+}
+
 // Admit reports whether a message view at the head is within the limits of
 // Options; a *BudgetError says that it is not. Who shows views asks first: the
 // index itself goes on, and with it view records and the listing.

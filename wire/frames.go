@@ -21,6 +21,15 @@ const (
 	EncodingRaw  = "raw"
 )
 
+// What a client accepts in place of a message view over the daemon's limits.
+const (
+	BoundedWindow  = "window"  // its last messages
+	BoundedSummary = "summary" // no messages, only what is told beside them
+)
+
+// BoundedModes are all that a client may accept.
+var BoundedModes = []string{BoundedWindow, BoundedSummary}
+
 // Attach modes.
 const (
 	ModeTail     = "tail"
@@ -170,7 +179,8 @@ type Command struct {
 	Have          *int      `json:"have,omitempty"` // slots, message views
 	RulesRevision string    `json:"rulesRevision,omitempty"`
 	Position      *Position `json:"position,omitempty"`
-	Live          *bool     `json:"live,omitempty"` // default true
+	Live          *bool     `json:"live,omitempty"`    // default true
+	Bounded       string    `json:"bounded,omitempty"` // accepted, message views; "": nothing but the whole
 
 	// detach
 	Attachment string `json:"attachment,omitempty"`
@@ -288,6 +298,26 @@ type AttachResult struct {
 	Reason        *string    `json:"reason"`
 	Head          Cursor     `json:"head"`
 	Leaf          *string    `json:"leaf"`
+	Bounded       *Bounded   `json:"bounded,omitempty"` // of the snapshot that follows
+}
+
+// Bounded says that a snapshot is not the whole of a view, which is over a
+// limit of the daemon: it holds the slots from First on. Indexes and counts
+// of slots are those of the whole view all the same.
+type Bounded struct {
+	Mode  string `json:"mode"`
+	First int    `json:"first"`
+	Unit  string `json:"unit"` // of Limit and Seen: records or bytes
+	Limit int64  `json:"limit"`
+	Seen  int64  `json:"seen"` // that the whole view is made of
+}
+
+// FirstSlot is the first slot that is held; nil means all.
+func (b *Bounded) FirstSlot() int {
+	if b == nil {
+		return 0
+	}
+	return b.First
 }
 
 // ReadResult answers read.
@@ -314,6 +344,7 @@ type SnapshotBegin struct {
 	OldBytes         *int64     `json:"oldBytes,omitempty"`
 	NewBytes         *int64     `json:"newBytes,omitempty"`
 	DiagnosticsCount int        `json:"diagnosticsCount"`
+	Bounded          *Bounded   `json:"bounded,omitempty"`
 	State            *State     `json:"state"`
 }
 

@@ -6,11 +6,11 @@ import "time"
 const (
 	ProtocolName    = "sessiond"
 	ProtocolVersion = 1
-	SchemaRevision  = 1
+	SchemaRevision  = 2
 )
 
 // Capabilities of this build's server.
-var Capabilities = []string{"raw_records", "positions", "amendments", "provisional", "refs"}
+var Capabilities = []string{"raw_records", "positions", "amendments", "provisional", "refs", "bounded_views"}
 
 // Sizes in bytes, counts in units.
 const (

@@ -23,8 +23,8 @@ func TestServer_Hello(t *testing.T) {
 	}
 	p := newPeer(t, c)
 	line, err := p.frames.ReadFrame()
-	const want = `{"type":"hello","protocol":{"name":"sessiond","version":1},"schemaRevision":1,"server":{"version":"1.2.3","instance":"i"},` +
-		`"capabilities":["raw_records","positions","amendments","provisional","refs"],"limits":{"frameBytes":16777216,"chunkBytes":524288,"inlineBytes":1048576}}`
+	const want = `{"type":"hello","protocol":{"name":"sessiond","version":1},"schemaRevision":2,"server":{"version":"1.2.3","instance":"i"},` +
+		`"capabilities":["raw_records","positions","amendments","provisional","refs","bounded_views"],"limits":{"frameBytes":16777216,"chunkBytes":524288,"inlineBytes":1048576}}`
 	if err != nil || string(line) != want {
 		t.Errorf("got  %s, %v\nwant %s", line, err, want)
 	}
