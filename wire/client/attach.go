@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"sessiond/wire"
 )
@@ -26,6 +27,11 @@ type AttachOptions struct {
 	Session  string
 	View     wire.View // "" means records
 	Encoding string    // of view records: "" means json
+
+	// Bounded is what to accept in place of a message view over the daemon's
+	// limits, wire.BoundedWindow or wire.BoundedSummary; "": nothing, and the
+	// daemon refuses such a view.
+	Bounded string
 
 	From Place // where to go on; the zero Place is the start
 	Now  bool  // skip what is there already; view records only
@@ -53,6 +59,8 @@ func (o AttachOptions) validate() error {
 	case o.Encoding != "" && o.Encoding != wire.EncodingJSON && o.Encoding != wire.EncodingRaw,
 		o.Encoding == wire.EncodingRaw && o.View != wire.ViewRecords:
 		return wire.Errorf(wire.CodeBadArgument, "encoding %.40q of view %s", o.Encoding, o.View)
+	case o.Bounded != "" && (o.View == wire.ViewRecords || !slices.Contains(wire.BoundedModes, o.Bounded)):
+		return wire.Errorf(wire.CodeBadArgument, "bounded %.40q of view %s", o.Bounded, o.View)
 	case o.Now && (o.View != wire.ViewRecords || !o.From.IsStart()):
 		return wire.Errorf(wire.CodeBadArgument, "from now on: in view records, and without a place")
 	case o.From.Position != nil && (o.From.Position.View != o.View || o.Encoding == wire.EncodingRaw):
@@ -91,7 +99,7 @@ func Attach(ctx context.Context, o Options, ao AttachOptions) (*Attachment, erro
 	}
 	a := &Attachment{
 		opt: o, ao: ao,
-		track:   newTracker(ao.View, ao.Encoding == wire.EncodingRaw, ao.From),
+		track:   newTracker(ao.View, ao.Encoding == wire.EncodingRaw, ao.Bounded, ao.From),
 		backoff: newBackoff(ao.Reconnect),
 	}
 	item, err := a.Next(ctx)
@@ -217,7 +225,7 @@ func (a *Attachment) attach(ctx context.Context) (*wire.AttachResult, error) {
 		}
 		l.close() // before its snapshot comes: only the head was wanted
 		a.ao.Now = false
-		a.track = newTracker(a.ao.View, a.track.raw, Place{Cursor: r.Head})
+		a.track = newTracker(a.ao.View, a.track.raw, "", Place{Cursor: r.Head})
 	}
 	l, r, err := a.request(ctx, a.command(a.track.place))
 	if err != nil {
@@ -234,7 +242,7 @@ func (a *Attachment) attach(ctx context.Context) (*wire.AttachResult, error) {
 func (a *Attachment) command(from Place) wire.Command {
 	cmd := wire.Command{
 		ID: "1", Type: wire.CmdAttach, Session: a.ao.Session, View: a.ao.View, Encoding: a.ao.Encoding,
-		RulesRevision: from.RulesRevision,
+		RulesRevision: from.RulesRevision, Bounded: a.ao.Bounded,
 	}
 	if a.ao.Once {
 		cmd.Live = new(bool)

@@ -345,6 +345,50 @@ func TestAttach_SurvivesRestarts(t *testing.T) {
 	}
 }
 
+// A window keeps the indexes of the whole view, over restarts and cuts.
+func TestAttach_Bounded(t *testing.T) {
+	lines := sampleLines()
+	d := newFakeDaemon(t, lines[:5]...)
+	d.window = 2
+	a := attach(t, d, d.options(), AttachOptions{Session: "s", View: wire.ViewTranscript, Bounded: wire.BoundedWindow})
+	var r result
+	for n := 5; n <= len(lines); n++ {
+		if err := r.follow(t.Context(), a, n); err != nil {
+			t.Fatal(err)
+		}
+		_, now := viewOf(lines[:n])
+		want := Slots{first: r.slots.First()}
+		for _, m := range now[want.first:] {
+			want.slots = append(want.slots, present(m))
+		}
+		if diff := cmp.Diff(texts(&want), texts(&r.slots)); diff != "" || n == 5 && want.first != 3 || n == len(lines) && want.first != 0 {
+			t.Errorf("after %d lines, from slot %d on (-want +got):\n%s", n, want.first, diff)
+		}
+		d.stop()
+		d.start()
+		if n < len(lines) {
+			d.add(lines[n])
+		}
+	}
+}
+
+// A part that was not accepted would pass for the whole.
+func TestAttach_BoundedUnasked(t *testing.T) {
+	tr := newTracker(wire.ViewTranscript, false, "", Place{})
+	var corrupt *CorruptStreamError
+	if _, err := tr.begin(&wire.SnapshotBegin{Bounded: &wire.Bounded{Mode: wire.BoundedWindow, First: 3}}); !errors.As(err, &corrupt) {
+		t.Errorf("got %v, want a corrupt stream", err)
+	}
+	for _, o := range []AttachOptions{
+		{Session: "s", View: wire.ViewRecords, Bounded: wire.BoundedWindow},
+		{Session: "s", View: wire.ViewContext, Bounded: "half"},
+	} {
+		if _, err := Attach(t.Context(), Options{}, o); wire.CodeOf(err) != wire.CodeBadArgument {
+			t.Errorf("%+v: got %v, want %s", o, err, wire.CodeBadArgument)
+		}
+	}
+}
+
 func TestAttach_RewrittenStartsOver(t *testing.T) {
 	lines := sampleLines()
 	d := newFakeDaemon(t, lines...)

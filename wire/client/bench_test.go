@@ -16,7 +16,7 @@ func BenchmarkReceive(b *testing.B) {
 	body := bytes.Repeat([]byte(`{"type":"message","text":"some text of a usual length, again and again"}`+"\n"), 7000)
 	b.Run("raw", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
-		a := &Attachment{track: newTracker(wire.ViewRecords, true, Place{})}
+		a := &Attachment{track: newTracker(wire.ViewRecords, true, "", Place{})}
 		sum := xxhash.New()
 		var cur wire.Cursor
 		for b.Loop() {
@@ -51,7 +51,7 @@ func BenchmarkReceive(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			a := &Attachment{track: newTracker(wire.ViewTranscript, false, Place{Position: &wire.Position{}})}
+			a := &Attachment{track: newTracker(wire.ViewTranscript, false, "", Place{Position: &wire.Position{}})}
 			if got, err := a.accept(item, nil); err != nil || got == nil {
 				b.Fatal(err)
 			}

@@ -139,7 +139,7 @@ func FuzzDecodeItem(f *testing.F) {
 		// Whatever decodes must be refused or taken, in any state.
 		for _, view := range []wire.View{wire.ViewRecords, wire.ViewTranscript} {
 			for _, raw := range []bool{false, view == wire.ViewRecords} {
-				a := &Attachment{track: newTracker(view, raw, Place{})}
+				a := &Attachment{track: newTracker(view, raw, wire.BoundedWindow, Place{})}
 				var s Slots
 				for range 3 {
 					got, err := a.accept(item, []byte("{}\n"))

@@ -20,6 +20,12 @@
 //	*wire.Live            what follows happens now
 //	*wire.Removed         the file is gone; io.EOF follows
 //
+// A message view over the daemon's limits is refused, unless AttachOptions
+// accept a part in its place: a SnapshotBegin that says so in Bounded. Slots
+// keep their indexes of the whole view then, and Place.Have counts all. The
+// part accepted is not a Place's: who goes on in another process accepts it
+// again.
+//
 // Errors that the same request cannot cure (unknown session, bad argument)
 // end it at once.
 //

@@ -39,6 +39,7 @@ type fakeDaemon struct {
 	lines    []string
 	streams  map[*fakeStream]bool
 	modes    []string // of the attaches answered
+	window   int      // slots of a bounded snapshot; 0: there are no limits
 	attaches int
 	appends  int
 
@@ -313,10 +314,14 @@ func (s *fakeStream) push(head any, body ...string) {
 func (s *fakeStream) snapshot(cut, first int) {
 	d, c := s.d, s.d.cursorAfter(cut)
 	id := wire.SnapshotID(uint64(c.Digest) ^ uint64(len(s.r.View)))
-	s.push(wire.SnapshotBegin{
+	begin := wire.SnapshotBegin{
 		Type: wire.TypeSnapshotBegin, Attachment: s.r.Attachment, SnapshotID: id, View: s.r.View, RulesRevision: "fake/1",
 		Cut: c, TargetChunkBytes: 100, FirstIndex: first, Purpose: wire.PurposeAttach,
-	})
+	}
+	if sent, _ := viewOf(d.lines[:cut]); s.r.Bounded != "" && d.window > 0 && len(sent) > d.window {
+		begin.Bounded = &wire.Bounded{Mode: s.r.Bounded, First: len(sent) - d.window, Unit: "records", Limit: int64(d.window), Seen: int64(cut)}
+	}
+	s.push(begin)
 	if s.r.Encoding == wire.EncodingRaw {
 		s.records(0, cut)
 		s.push(wire.SnapshotEnd{Type: wire.TypeSnapshotEnd, Attachment: s.r.Attachment, SnapshotID: id, Cut: c})
@@ -330,6 +335,8 @@ func (s *fakeStream) snapshot(cut, first int) {
 		}
 		now = sent
 	}
+	slot := begin.Bounded.FirstSlot()
+	sent, now = sent[slot:], now[slot:]
 	all, index := xxhash.New(), 0
 	for at := 0; at < len(sent); at += d.perFrame {
 		messages, _ := json.Marshal(sent[at:min(at+d.perFrame, len(sent))])
@@ -346,7 +353,7 @@ func (s *fakeStream) snapshot(cut, first int) {
 	amend := wire.SnapshotAmend{Type: wire.TypeSnapshotAmend, Attachment: s.r.Attachment, SnapshotID: id}
 	for i := range sent {
 		if !bytes.Equal(sent[i], now[i]) {
-			amend.Amendments = append(amend.Amendments, wire.Amendment{Index: i, Message: now[i]})
+			amend.Amendments = append(amend.Amendments, wire.Amendment{Index: slot + i, Message: now[i]})
 		}
 	}
 	if len(amend.Amendments) > 0 {

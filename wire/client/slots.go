@@ -10,8 +10,13 @@ import (
 // Slots is a view as its items describe it: cut, replace, append. The zero
 // Slots is an empty view. It belongs to one goroutine. Encoding raw has no
 // slots: its items are not for Apply.
+//
+// Of a bounded view the slots below First are absent: what changes them is
+// passed over, and a cut among them takes all that is held, so that the view
+// is held from there on.
 type Slots struct {
-	slots       []json.RawMessage // nil: the slot is left out
+	first       int
+	slots       []json.RawMessage // from first on; nil: the slot is left out
 	provisional *wire.Provisional
 }
 
@@ -21,7 +26,7 @@ func (s *Slots) Apply(item Item) error {
 	switch f := item.(type) {
 	case *wire.SnapshotBegin:
 		if f.FirstIndex == 0 {
-			*s = Slots{}
+			*s = Slots{first: f.Bounded.FirstSlot()}
 		}
 	case *wire.SnapshotChunk:
 		return s.change(nil, nil, f.Messages, nil)
@@ -45,12 +50,13 @@ func (s *Slots) Apply(item Item) error {
 
 // change is the whole algorithm. have, where given, is the count after it.
 func (s *Slots) change(keep *int, amended []wire.Amendment, messages json.RawMessage, have *int) error {
-	stand := len(s.slots)
+	first, stand := s.first, s.Len()
 	if keep != nil {
 		if *keep < 0 || *keep > stand {
 			return fmt.Errorf("client: keep %d of %d slots", *keep, stand)
 		}
 		stand = *keep
+		first = min(first, stand)
 	}
 	for _, m := range amended {
 		if m.Index < 0 || m.Index >= stand {
@@ -66,10 +72,13 @@ func (s *Slots) change(keep *int, amended []wire.Amendment, messages json.RawMes
 	if have != nil && *have != stand+len(more) {
 		return fmt.Errorf("client: %d slots after a change, want %d", stand+len(more), *have)
 	}
-	clear(s.slots[stand:])
-	s.slots = s.slots[:stand]
+	held := max(stand-s.first, 0)
+	clear(s.slots[held:])
+	s.first, s.slots = first, s.slots[:held]
 	for _, m := range amended {
-		s.slots[m.Index] = present(m.Message)
+		if m.Index >= first {
+			s.slots[m.Index-first] = present(m.Message)
+		}
 	}
 	for _, m := range more {
 		s.slots = append(s.slots, present(m))
@@ -86,10 +95,14 @@ func present(m json.RawMessage) json.RawMessage {
 	return m
 }
 
-// Len is the number of slots, those left out included: Place.Have.
-func (s *Slots) Len() int { return len(s.slots) }
+// Len is the number of slots, those left out and those below First included:
+// Place.Have.
+func (s *Slots) Len() int { return s.first + len(s.slots) }
 
-// Messages returns the messages of all slots that are not left out.
+// First is the first slot that is held; over 0 in a bounded view only.
+func (s *Slots) First() int { return s.first }
+
+// Messages returns the messages of all slots that are held and not left out.
 func (s *Slots) Messages() []json.RawMessage {
 	out := make([]json.RawMessage, 0, len(s.slots))
 	for _, m := range s.slots {

@@ -12,17 +12,19 @@ import (
 
 // tracker knows where an attachment is and checks that what comes fits there.
 type tracker struct {
-	view  wire.View
-	raw   bool
-	place Place     // after the last item
-	snap  *snapshot // in flight, nil outside
-	body  bodies    // of encoding raw
+	view    wire.View
+	raw     bool
+	bounded string    // what is accepted in place of the whole view
+	place   Place     // after the last item
+	snap    *snapshot // in flight, nil outside
+	body    bodies    // of encoding raw
 }
 
 // snapshot is one on its way.
 type snapshot struct {
 	id     wire.SnapshotID
 	next   int            // index of the next chunk
+	first  int            // slot that it holds
 	begun  bool           // the consumer was told
 	known  bool           // digest covers all chunks
 	digest *xxhash.Digest // over the chunks' digests
@@ -37,8 +39,8 @@ type bodies struct {
 	running         xxhash.Digest
 }
 
-func newTracker(view wire.View, raw bool, from Place) *tracker {
-	t := &tracker{view: view, raw: raw, place: from}
+func newTracker(view wire.View, raw bool, bounded string, from Place) *tracker {
+	t := &tracker{view: view, raw: raw, bounded: bounded, place: from}
 	if p := from.Position; p != nil {
 		t.snap = &snapshot{id: p.SnapshotID, next: p.Index, known: p.Index == 0, digest: xxhash.New()}
 	}
@@ -97,15 +99,19 @@ func (t *tracker) begin(b *wire.SnapshotBegin) (seen bool, err error) {
 	if err := t.checkRules(b.RulesRevision); err != nil {
 		return false, err
 	}
+	if m := b.Bounded; m != nil && (t.bounded == "" || m.First < 0) { // a part would pass for the whole
+		return false, t.corrupt("a snapshot from slot %d on, accepted is %q", m.First, t.bounded)
+	}
+	first := b.Bounded.FirstSlot()
 	if s := t.snap; s != nil && s.id == b.SnapshotID && s.next == b.FirstIndex {
-		seen, s.begun = s.begun, true
+		seen, s.begun, s.first = s.begun, true, first
 		return seen, nil
 	}
 	if b.FirstIndex != 0 {
 		return false, t.corrupt("snapshot %s begins at chunk %d", b.SnapshotID, b.FirstIndex)
 	}
 	t.restart()
-	t.snap = &snapshot{id: b.SnapshotID, begun: true, known: true, digest: xxhash.New()}
+	t.snap = &snapshot{id: b.SnapshotID, first: first, begun: true, known: true, digest: xxhash.New()}
 	t.place.RulesRevision = b.RulesRevision
 	if !t.raw {
 		t.place.Position = &wire.Position{SnapshotID: b.SnapshotID, View: t.view, Target: b.TargetChunkBytes, Cut: b.Cut}
@@ -153,7 +159,7 @@ func (t *tracker) end(e *wire.SnapshotEnd) error {
 	rules := t.place.RulesRevision
 	t.place = Place{Cursor: e.Cut, RulesRevision: rules}
 	if t.view != wire.ViewRecords {
-		have := e.MessageCount
+		have := t.snap.first + e.MessageCount
 		t.place.Have = &have
 	}
 	t.snap = nil
