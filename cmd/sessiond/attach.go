@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type attachOptions struct {
 	noFollow     bool
 	verify       bool
 	all          bool
+	bounded      string
 	reconnectFor time.Duration
 }
 
@@ -52,11 +54,16 @@ the last replacement is printed again.
 FILE ends, so nothing repeats. It never takes anything away: if the session
 does not begin with what FILE holds, that is a conflict.
 
+--bounded says what to show of a transcript or context that is over the daemon's
+limits, instead of failing: window, its last messages within the limits, or
+summary, none of them; then what happens. Numbers of messages stay those of the
+whole view. A line on stderr says what is shown and why it is not all.
+
 --verify ends with a line on stderr: what was received, gaps, duplicates, and
 SHA-256 sums of what was received and of the same part of the session's file,
 if that can be read here. In view records they are sums of bytes (with -o raw or
---mirror), in message views sums over the sums of the messages. A difference is
-exit code 1.
+--mirror), in message views sums over the sums of the messages; of a bounded view from the
+first message shown on. A difference is exit code 1.
 
 Exit codes: 6 no such session, or it was removed; 7 no daemon within
 --reconnect-for; 8 conflict; 130 interrupted.`
@@ -79,8 +86,10 @@ func newAttachCommand(root *rootOptions) *cobra.Command {
 	f.BoolVar(&o.noFollow, "no-follow", false, "end when all that was there is printed")
 	f.BoolVar(&o.verify, "verify", false, "end with a line that proves what was received")
 	f.BoolVar(&o.all, "all", false, "on a terminal too, begin with the first message")
+	f.StringVar(&o.bounded, "bounded", "", "what to show of a message view over the daemon's limits: window (its last messages) or summary (none); default: fail")
 	reconnectFlag(cmd, &o.reconnectFor)
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions([]string{"transcript", "context", "records"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("bounded", cobra.FixedCompletions(wire.BoundedModes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -159,6 +168,10 @@ func (o *attachOptions) plan(r *attachRun, session string) error {
 		return usageErrorf(cmd, "--view %q, want transcript, context or records", o.view)
 	case raw && view != wire.ViewRecords:
 		return usageErrorf(cmd, "-o raw and --mirror are of view records, not of view %s", view)
+	case o.bounded != "" && !slices.Contains(wire.BoundedModes, o.bounded):
+		return usageErrorf(cmd, "--bounded %q, want %s", o.bounded, strings.Join(wire.BoundedModes, " or "))
+	case o.bounded != "" && view == wire.ViewRecords:
+		return usageErrorf(cmd, "--bounded is of views transcript and context: view records has no limits")
 	case o.mirror != "" && (o.cursorFile != "" || cmd.Flags().Changed("from")):
 		return usageErrorf(cmd, "--mirror takes its place from the file; it goes without --from and --cursor-file")
 	case o.verify && view == wire.ViewRecords && !raw:
@@ -170,7 +183,7 @@ func (o *attachOptions) plan(r *attachRun, session string) error {
 		return err
 	}
 	r.ao = client.AttachOptions{
-		Session: session, View: view, Once: o.noFollow, Reconnect: reconnect(o.reconnectFor),
+		Session: session, View: view, Bounded: o.bounded, Once: o.noFollow, Reconnect: reconnect(o.reconnectFor),
 		OnBreak: func(err error) {
 			if !r.broken { // once, however often it is tried
 				notice(cmd, "%v; trying again for %v", err, o.reconnectFor)
@@ -273,6 +286,10 @@ func (r *attachRun) notices(item client.Item) {
 			notice(r.cmd, "the view begins again (%s): what was printed before is void", reasonOf(f))
 		}
 		r.held = true
+		if b := f.Bounded; b != nil && f.MessageCount != nil {
+			notice(r.cmd, "%s: %d of %d messages are shown; all are made of %d %s, and the daemon's limit is %d",
+				b.Mode, *f.MessageCount, b.First+*f.MessageCount, b.Seen, b.Unit, b.Limit)
+		}
 	case *wire.Event, *wire.Records:
 		r.held = true // also where nothing was printed at the start
 	case *wire.SnapshotFailed:
@@ -293,6 +310,10 @@ func reasonOf(f *wire.SnapshotBegin) string {
 func (r *attachRun) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return &exitError{code: exitInterrupted}
+	}
+	var refused *wire.Error
+	if errors.As(err, &refused) && refused.Code == wire.CodeHistoryBudgetExceeded && refused.Detail["accepts"] != nil {
+		return fmt.Errorf("%w; --bounded window shows its last messages", err)
 	}
 	return explainClient(err)
 }

@@ -84,6 +84,15 @@ func TestTextView(t *testing.T) {
 			"(1 earlier ones not shown; --all shows them)\n\n--- 1 user, record 3\n  new\n\n",
 		},
 		{
+			"bounded, with a tail",
+			textView{view: wire.ViewTranscript, tailMax: 2},
+			[]client.Item{
+				&wire.SnapshotBegin{Bounded: &wire.Bounded{Mode: wire.BoundedWindow, First: 100}}, chunkOf(100, many[:3]...), &wire.SnapshotEnd{MessageCount: 3},
+				&wire.Event{Cursor: wire.Cursor{Sequence: 200}, Have: intOf(104), Messages: json.RawMessage(`[` + string(messageOf("more")) + `]`)},
+			},
+			"(1 earlier ones not shown; --all shows them)\n\n--- 101 user, record 103\n  text 1\n\n--- 102 user, record 104\n  text 2\n\n--- 103 user, record 200\n  more\n\n",
+		},
+		{
 			"changes",
 			textView{view: wire.ViewTranscript},
 			[]client.Item{

@@ -26,9 +26,10 @@ type textView struct {
 	view    wire.View
 	tailMax int // messages of a view to begin with; 0: all
 
-	slots   int  // held by the view, where known
+	slots   int  // that the view has, where known
+	first   int  // of the slots, of a snapshot that is bounded
 	unknown bool // how many slots came before is not known
-	bounded bool // the messages are kept in tail
+	waits   bool // the messages are kept in tail
 	tail    []textMessage
 	bytes   int // of tail
 }
@@ -42,21 +43,22 @@ type textMessage struct {
 }
 
 // holds reports whether something was taken that is not printed yet.
-func (t *textView) holds() bool { return t.bounded }
+func (t *textView) holds() bool { return t.waits }
 
 func (t *textView) item(item client.Item) error {
 	switch f := item.(type) {
 	case *wire.SnapshotBegin:
-		t.slots, t.unknown = 0, f.FirstIndex > 0
+		t.first = f.Bounded.FirstSlot()
+		t.slots, t.unknown = t.first, f.FirstIndex > 0
 		t.tail, t.bytes = nil, 0
-		t.bounded = t.tailMax > 0 && !t.unknown
+		t.waits = t.tailMax > 0 && !t.unknown
 	case *wire.SnapshotChunk:
 		return t.messages(f.Meta, f.Messages, 0)
 	case *wire.SnapshotAmend:
 		t.amended(f.Amendments)
 	case *wire.SnapshotEnd:
 		t.flushTail()
-		t.slots, t.unknown = f.MessageCount, false
+		t.slots, t.unknown = t.first+f.MessageCount, false
 	case *wire.Event:
 		return t.event(f)
 	}
@@ -116,7 +118,7 @@ func (t *textView) amended(list []wire.Amendment) {
 		if len(t.tail) > 0 {
 			first = t.tail[0].index
 		}
-		if t.bounded { // not printed yet
+		if t.waits { // not printed yet
 			if i := a.Index - first; i >= 0 && i < len(t.tail) {
 				t.tail[i].text = a.Message
 			}
@@ -128,7 +130,7 @@ func (t *textView) amended(list []wire.Amendment) {
 
 // take shows a message, or keeps it for the tail.
 func (t *textView) take(m textMessage) {
-	if !t.bounded {
+	if !t.waits {
 		t.show(m)
 		return
 	}
@@ -143,11 +145,11 @@ func (t *textView) take(m textMessage) {
 }
 
 func (t *textView) flushTail() {
-	if !t.bounded {
+	if !t.waits {
 		return
 	}
-	t.bounded = false
-	if n := t.slots - len(t.tail); n > 0 {
+	t.waits = false
+	if n := t.slots - t.first - len(t.tail); n > 0 {
 		t.p.linef("%s", t.p.paint(dim, fmt.Sprintf("(%d earlier ones not shown; --all shows them)", n)))
 		t.p.WriteByte('\n')
 	}

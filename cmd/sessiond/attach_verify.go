@@ -34,7 +34,8 @@ type proof struct {
 	bytes hash.Hash
 	lines int64
 
-	slots [][sha256.Size]byte // zero: left out
+	first int                 // slot that is held, of a bounded view
+	slots [][sha256.Size]byte // from first on; zero: left out
 }
 
 func newProof(opt client.Options, session string, ao client.AttachOptions) *proof {
@@ -55,6 +56,7 @@ func (p *proof) item(ctx context.Context, item client.Item, place client.Place) 
 	case *wire.SnapshotBegin:
 		if f.FirstIndex == 0 {
 			p.from, p.lines, p.slots, p.partial = wire.Cursor{}, 0, nil, false
+			p.first = f.Bounded.FirstSlot()
 			p.bytes.Reset()
 		}
 	case *client.Records:
@@ -65,8 +67,9 @@ func (p *proof) item(ctx context.Context, item client.Item, place client.Place) 
 	case *wire.SnapshotAmend:
 		return p.amend(ctx, f.Amendments)
 	case *wire.Event:
-		if f.Keep != nil && *f.Keep <= len(p.slots) {
-			p.slots = p.slots[:*f.Keep]
+		if f.Keep != nil && *f.Keep <= p.first+len(p.slots) {
+			p.slots = p.slots[:max(*f.Keep-p.first, 0)]
+			p.first = min(p.first, *f.Keep)
 		}
 		return errors.Join(p.amend(ctx, f.Amended), p.add(ctx, f.Messages))
 	}
@@ -90,8 +93,8 @@ func (p *proof) amend(ctx context.Context, list []wire.Amendment) error {
 		if err != nil {
 			return err
 		}
-		if a.Index < len(p.slots) {
-			p.slots[a.Index] = sum
+		if i := a.Index - p.first; i >= 0 && i < len(p.slots) {
+			p.slots[i] = sum
 		}
 	}
 	return nil
@@ -127,6 +130,9 @@ func (p *proof) report(ctx context.Context, cmd *cobra.Command, place client.Pla
 		return nil
 	}
 	what, got := fmt.Sprintf("messages %d", p.messages()), p.messageSum()
+	if p.first > 0 {
+		what += fmt.Sprintf(" from %d on", p.first)
+	}
 	var gaps, duplicates int64
 	if p.raw {
 		what, got = fmt.Sprintf("records %d", p.lines), fmt.Sprintf("%x", p.bytes.Sum(nil))
@@ -192,8 +198,10 @@ func (p *proof) file(ctx context.Context, to wire.Cursor) (string, error) {
 	f.Size = to.Offset
 	opt := report.Options{Pages: newPages(pages.DefaultBytes, os.Stderr)}
 	err = report.EachMessage(ctx, f.File, v, opt, func(m report.Message) error {
-		sum := sha256.Sum256(m.Text)
-		h.Write(sum[:])
+		if m.Slot >= p.first {
+			sum := sha256.Sum256(m.Text)
+			h.Write(sum[:])
+		}
 		return nil
 	})
 	return fmt.Sprintf("%x", h.Sum(nil)), err

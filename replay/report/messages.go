@@ -12,6 +12,7 @@ import (
 // Message is one message of a view.
 type Message struct {
 	Index    int    // among the messages, from 0
+	Slot     int    // of the view: Index and those before that were taken out
 	Role     string // "" where the message has none
 	Sequence uint64 // of its record
 	Notes    []string
@@ -55,7 +56,7 @@ func EachMessage(ctx context.Context, f File, v dialect.View, opt Options, yield
 		if string(buf) == "null" { // an edit took it out
 			continue
 		}
-		m := Message{Index: index, Role: b.Role, Sequence: b.Sequence, Notes: b.Notes, Text: buf}
+		m := Message{Index: index, Slot: i, Role: b.Role, Sequence: b.Sequence, Notes: b.Notes, Text: buf}
 		if m.Role == "" {
 			m.Role, _ = member(buf, "role")
 		}
