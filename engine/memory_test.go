@@ -84,6 +84,7 @@ func TestMemory_Peak(t *testing.T) {
 	}
 	w := newWorld(t, alone, onDemand, func(o *Options) {
 		o.ReplayCacheBytes, o.OpenMax = cache, 1
+		o.IndexMemoryBytes = 1 << 20 // pages have a bound of their own
 		o.Roots = []Root{{followedRoot, os.Getenv(memoryRoot)}}
 	})
 	for i := range memorySessions {
