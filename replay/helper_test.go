@@ -52,6 +52,11 @@ var tightPages = pages.NewPool(pages.Options{
 	Bytes: 1, PageBytes: 96, Open: func() (pages.Store, error) { return &memStore{}, nil },
 })
 
+// usualPages are bounded as those of a daemon.
+func usualPages() *pages.Pool {
+	return pages.NewPool(pages.Options{Open: func() (pages.Store, error) { return &memStore{}, nil }})
+}
+
 // memStore is a paging file in memory.
 type memStore struct {
 	mu   sync.Mutex

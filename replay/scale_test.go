@@ -11,7 +11,6 @@ import (
 
 	"sessiond/replay"
 	"sessiond/replay/dialect"
-	"sessiond/replay/pages"
 )
 
 // scaleTime is far above what linear work needs, and far below what quadratic
@@ -115,8 +114,8 @@ func TestScale_OddShapes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			start := time.Now()
-			whole := online(t, tc.data)
-			grown := online(t, nil)
+			opt := replay.Options{Pages: usualPages()}
+			whole, grown := buildWith(t, tc.data, opt), buildWith(t, nil, opt)
 			const batches = 10
 			for k := range batches {
 				extend(t, grown, tc.data[:len(tc.data)*(k+1)/batches])
@@ -190,7 +189,7 @@ func TestScale_LiveAppends(t *testing.T) {
 func TestScale_SmallSessionsAreSmall(t *testing.T) {
 	data := manyLines(20, func(i int) string { return user(id(i), id(i-1)) })
 	all := make([]*replay.Replay, 2_000)
-	pool := pages.NewPool(pages.Options{Open: func() (pages.Store, error) { return &memStore{}, nil }})
+	pool := usualPages()
 	before := heapBytes()
 	for i := range all {
 		all[i] = buildWith(t, data, replay.Options{Pages: pool})
@@ -308,7 +307,8 @@ func TestScale_EventLogs(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			data := logLines(n, tc.line)
 			start := time.Now()
-			fresh, r := online(t, data), online(t, nil)
+			opt := replay.Options{Pages: usualPages()}
+			fresh, r := buildWith(t, data, opt), buildWith(t, nil, opt)
 			for k := 1; k <= 10; k++ {
 				size := len(data) * k / 10
 				for size < len(data) && data[size-1] != '\n' {

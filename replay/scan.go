@@ -215,6 +215,8 @@ type scanner struct {
 	taken  []scanned // of the batch at hand: the records that the replay has
 	events uint64    // that the dialect was given
 
+	object dialect.Object // the one at hand, of a line that is nothing else
+
 	// Of the record at hand; they count once the dialect has taken it.
 	objects  []dialect.Object // for Observe
 	findings []jsonl.Diagnostic
@@ -422,10 +424,11 @@ func (s *scanner) classify(line *scanned, text []byte, at int64, seq uint64, pro
 	}
 	if line.plain {
 		r.parsed++
-		return ClassEntry, s.add(&dialect.Object{
+		s.object = dialect.Object{ // one for all lines: what the dialect gets is on the heap
 			Sequence: seq, Index: r.parsed - 1, Offset: at, Bytes: int64(len(text)),
 			Text: text, Scan: s.keys().Plain(text, line.members),
-		})
+		}
+		return ClassEntry, s.add(&s.object)
 	}
 	scan := s.keys().Scan(text)
 	switch scan.Kind {
@@ -526,7 +529,7 @@ func (s *scanner) add(o *dialect.Object) error {
 		return nil
 	}
 	s.events++
-	again, err := s.r.session.Add(*o)
+	again, err := s.r.session.Add(o)
 	if again && s.r.opt.Observe != nil {
 		s.objects[len(s.objects)-1].Again = true
 	}

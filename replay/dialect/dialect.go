@@ -173,7 +173,7 @@ type Session interface {
 	// Add takes the next object in file order and reports whether an entry
 	// before it has its id. A *Restart asks for the file to be read again from
 	// its start with another understanding.
-	Add(o Object) (again bool, err error)
+	Add(o *Object) (again bool, err error)
 	// Commit ends a batch of Adds; until then the views are those of the
 	// last Commit or undefined.
 	Commit()

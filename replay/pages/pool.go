@@ -179,6 +179,7 @@ type page struct {
 
 	load  sync.Mutex // one reads it
 	place *place     // nil where pages do not leave memory
+	self  weak.Pointer[page]
 }
 
 // place is what a pool must know of a page when it is gone.
@@ -197,6 +198,7 @@ func newPage(s *Space, mem *byte, size int) *page {
 	pg.dirty.Store(true)
 	if s.leaves() {
 		pg.place = &place{pool: s.pool, size: int32(size), at: -1, inside: true, last: true}
+		pg.self = weak.Make(pg)
 		runtime.AddCleanup(pg, (*place).leave, pg.place)
 		s.pool.mu.Lock()
 		defer s.pool.mu.Unlock()
@@ -245,10 +247,10 @@ func (p *Pool) enter(pg *page) {
 		p.held += int64(l.size)
 	}
 	s := pg.space
-	s.ring = appendWeak(s.ring, pg)
+	s.ring = appendWeak(s.ring, pg.self)
 	if !s.listed {
 		s.listed = true
-		p.spaces = appendWeak(p.spaces, s)
+		p.spaces = appendWeak(p.spaces, weak.Make(s))
 	}
 	if p.over() {
 		p.evictOthers()
@@ -304,12 +306,12 @@ func (p *Pool) evictOthers() {
 // appendWeak appends to a list without holding what is appended. Before the
 // list grows, it is rid of what nobody has any more: where pages never have to
 // leave nobody else looks at them.
-func appendWeak[T any](list []weak.Pointer[T], v *T) []weak.Pointer[T] {
+func appendWeak[T any](list []weak.Pointer[T], v weak.Pointer[T]) []weak.Pointer[T] {
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(w weak.Pointer[T]) bool { return w.Value() == nil })
 		list = slices.Grow(list, len(list)+1)
 	}
-	return append(list, weak.Make(v))
+	return append(list, v)
 }
 
 // drop takes an element out of a list whose order does not matter.

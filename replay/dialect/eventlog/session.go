@@ -54,20 +54,20 @@ func newSession(space *pages.Space) *Session {
 }
 
 // Add implements dialect.Session.
-func (s *Session) Add(o dialect.Object) (again bool, err error) {
-	top, sub, line := values(o)
+func (s *Session) Add(o *dialect.Object) (again bool, err error) {
+	top, sub, line := values(*o)
 	var e entry
-	s.classify(&e, o, top, sub, line)
+	s.classify(&e, *o, top, sub, line)
 	id := idHash(line, top[keyID])
 	switch e.kind {
 	case kindNoMessage:
-		s.report(jsonl.CodeMessageMissing, o, "an event without the payload of its type shows nothing")
+		s.report(jsonl.CodeMessageMissing, *o, "an event without the payload of its type shows nothing")
 	case kindCompaction:
 		if e.link = s.retainedFrom(sub[subKept], line); e.link == none {
-			s.report(jsonl.CodeUnanchored, o, "what this compaction retains from is no event before it on the branch; it is ignored")
+			s.report(jsonl.CodeUnanchored, *o, "what this compaction retains from is no event before it on the branch; it is ignored")
 		}
 	case kindRewind:
-		s.rewind(o, idHash(line, sub[subTo]))
+		s.rewind(*o, idHash(line, sub[subTo]))
 	}
 	i, at := s.entries.Add()
 	for v := range dialect.Views {
@@ -82,13 +82,13 @@ func (s *Session) Add(o dialect.Object) (again bool, err error) {
 	}
 	if id != 0 {
 		if again = s.ids.Add(id, i) != none; again {
-			s.report(jsonl.CodeDuplicateID, o, "an earlier event has the same id; the last one counts")
+			s.report(jsonl.CodeDuplicateID, *o, "an earlier event has the same id; the last one counts")
 		}
 	}
 	if e.flags&flagBranch != 0 {
 		s.branched = false
 	}
-	s.apply(i, o, callID(line, sub[subCall]))
+	s.apply(i, *o, callID(line, sub[subCall]))
 	s.top = i
 	s.note(i, top, sub, line)
 	return again, nil

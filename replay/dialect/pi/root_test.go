@@ -26,7 +26,7 @@ func replayed(t *testing.T, lines ...string) *Session {
 	s := newSession(0, new(pages.Space))
 	offset := int64(0)
 	for i, line := range lines {
-		if _, err := s.Add(object(line, int64(i), offset)); err != nil {
+		if _, err := s.Add(new(object(line, int64(i), offset))); err != nil {
 			t.Fatalf("line %d: %v", i+1, err)
 		}
 		offset += int64(len(line)) + 1

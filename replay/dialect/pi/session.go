@@ -91,10 +91,10 @@ func newSession(hint int, space *pages.Space) *Session {
 }
 
 // Add implements dialect.Session.
-func (s *Session) Add(o dialect.Object) (again bool, err error) {
-	top, sub, line := s.values(&o)
+func (s *Session) Add(o *dialect.Object) (again bool, err error) {
+	top, sub, line := s.values(o)
 	if is(line, top[keyType], "session") {
-		return false, s.addHeader(o, top, line)
+		return false, s.addHeader(*o, top, line)
 	}
 	if s.version == 0 {
 		s.version = 1
@@ -105,13 +105,13 @@ func (s *Session) Add(o dialect.Object) (again bool, err error) {
 	id := idHash(line, top[keyID])
 	if s.version > 1 && id == 0 {
 		s.skipped++
-		s.report(jsonl.CodeEntryWithoutID, o, "an entry without an id is no place in the tree")
+		s.report(jsonl.CodeEntryWithoutID, *o, "an entry without an id is no place in the tree")
 		return false, nil
 	}
 	var e entry
-	s.classify(&e, &o, top, sub, line)
+	s.classify(&e, o, top, sub, line)
 	if e.kind == kindNoMessage {
-		s.report(jsonl.CodeMessageMissing, o, "a message entry without a message shows nothing; its place in the tree stays")
+		s.report(jsonl.CodeMessageMissing, *o, "a message entry without a message shows nothing; its place in the tree stays")
 	}
 	link := tree.Entry{ID: id, Linear: true}
 	if s.version > 1 { // before, ids are no links, but amendments name them
@@ -134,10 +134,10 @@ func (s *Session) Add(o dialect.Object) (again bool, err error) {
 	}
 	s.noteIndex(o.Index, i)
 	if _, again = s.tree.Add(link); again {
-		s.report(jsonl.CodeDuplicateID, o, "an earlier entry has the same id; links go to the last one")
+		s.report(jsonl.CodeDuplicateID, *o, "an earlier entry has the same id; links go to the last one")
 	}
 	if e.kind > kindBranchSummary { // the kinds before are nothing special
-		s.special(i, o, top, line)
+		s.special(i, *o, top, line)
 	}
 	s.noteTime(e.role, line, top[keyTime])
 	if !s.tree.Dirty() {

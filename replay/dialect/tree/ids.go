@@ -322,7 +322,7 @@ func (p part) Swap(i, j int) {
 // idTable is an open table of at most freshMax ids, repeats included, that
 // remembers their order.
 type idTable struct {
-	slots []uint16 // 1 + place in order; 0: free
+	slots []uint16 // 1 + the last place of an id in order; 0: free
 	order idRun
 }
 
@@ -344,24 +344,26 @@ func (t *idTable) add(id uint64, at int32) {
 }
 
 func (t *idTable) place(id uint64, k int) {
+	t.slots[t.slot(id)] = uint16(k + 1)
+}
+
+// slot is the one of an id, or where it would go.
+func (t *idTable) slot(id uint64) uint64 {
 	i := id & t.mask()
-	for t.slots[i] != 0 {
+	for t.slots[i] != 0 && t.order.hash[t.slots[i]-1] != id {
 		i = (i + 1) & t.mask()
 	}
-	t.slots[i] = uint16(k + 1)
+	return i
 }
 
 func (t *idTable) last(id uint64) int32 {
 	if len(t.order.hash) == 0 {
 		return None
 	}
-	found := None
-	for i := id & t.mask(); t.slots[i] != 0; i = (i + 1) & t.mask() {
-		if k := t.slots[i] - 1; t.order.hash[k] == id {
-			found = max(found, t.order.at[k])
-		}
+	if k := t.slots[t.slot(id)]; k > 0 {
+		return t.order.at[k-1]
 	}
-	return found
+	return None
 }
 
 func (t *idTable) all(out []int32, id uint64) []int32 {
@@ -452,23 +454,22 @@ func (f filter) block(id uint64) (block *[blockWords]uint64, mix uint64) {
 // add adds an id and reports whether it may have been there.
 func (f filter) add(id uint64) (had bool) {
 	block, mix := f.block(id)
-	had = true
-	for range bitsPerID {
-		word, bit := &block[mix>>6&7], uint64(1)<<(mix&63)
-		had = had && *word&bit != 0
-		*word |= bit
+	all := uint64(1)
+	for range bitsPerID { // without branches, which nobody could foretell
+		word := &block[mix>>6&7]
+		all &= *word >> (mix & 63)
+		*word |= 1 << (mix & 63)
 		mix >>= 9
 	}
-	return had
+	return all != 0
 }
 
 func (f filter) has(id uint64) bool {
 	block, mix := f.block(id)
+	all := uint64(1)
 	for range bitsPerID {
-		if block[mix>>6&7]&(1<<(mix&63)) == 0 {
-			return false
-		}
+		all &= block[mix>>6&7] >> (mix & 63)
 		mix >>= 9
 	}
-	return true
+	return all != 0
 }
