@@ -25,6 +25,6 @@ func (a *appending) heldByID(entry []byte) (id string, places []dialect.Place, o
 		}
 		a.family = f
 	}
-	id, places, ok = a.family.New(0, new(pages.Space)).Held(entry)
+	id, places, ok = a.family.New(0, new(pages.Space)).Held(entry, 0)
 	return id, places, ok, nil
 }

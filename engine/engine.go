@@ -273,6 +273,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	if e.cache != nil {
 		e.cache.Close()
 	}
+	if e.pages != nil {
+		errs = append(errs, e.pages.Close())
+	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())
 	}

@@ -42,7 +42,6 @@ func build(t tb, data []byte) *replay.Replay {
 	return buildWith(t, data, replay.Options{Tail: true})
 }
 
-// online replays a whole file as the daemon does.
 // tightBytes bounds the files whose index is held in tightPages.
 const tightBytes = 32 << 10
 
@@ -78,6 +77,7 @@ func (s *memStore) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, s.data[off:]), nil
 }
 
+// online replays a whole file as the daemon does.
 func online(t tb, data []byte) *replay.Replay {
 	t.Helper()
 	return buildWith(t, data, replay.Options{})

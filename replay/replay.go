@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -15,7 +16,7 @@ import (
 // Options of a replay. The zero value serves a daemon.
 type Options struct {
 	RecordBytesMax int64 // longer records are never held; 0: 64 MiB
-	BufferBytes    int   // of the reader; 0: 1 MiB
+	BufferBytes    int   // of the reader; 0: 256 KiB
 	// MaxRecords and MaxBytes bound what a message view may be made of; 0: no
 	// bound. See Replay.Admit.
 	MaxRecords, MaxBytes int64
@@ -97,6 +98,7 @@ type Replay struct {
 	opt Options
 
 	grow     sync.Mutex // one Extend at a time; taken before mu
+	private  bool       // nobody else has it yet; guarded by grow
 	observed uint64     // records that Observe and Diagnostics were told of; guarded by grow
 
 	marks atomic.Pointer[marks]
@@ -155,9 +157,11 @@ type near struct {
 func Build(ctx context.Context, src io.ReaderAt, size int64, opt Options) (*Replay, error) {
 	r := newReplay(opt)
 	r.markLocked()
+	r.private = true
 	if err := r.Extend(ctx, src, size); err != nil {
 		return nil, err
 	}
+	r.private = false
 	return r, nil
 }
 
@@ -186,6 +190,7 @@ func (r *Replay) edit() (done func()) {
 	space := r.space
 	space.Lock()
 	return func() {
+		space.Relax()
 		space.Unlock()
 		r.mu.Unlock()
 	}
@@ -324,7 +329,7 @@ func (r *Replay) Held(entry []byte) (id string, held []dialect.Place, ok bool, e
 	if r.session == nil {
 		return "", nil, false, nil
 	}
-	id, held, ok = r.session.Held(entry)
+	id, held, ok = r.session.Held(entry, math.MaxInt)
 	return id, held, ok, nil
 }
 

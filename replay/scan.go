@@ -75,7 +75,7 @@ func (r *Replay) restarted(err error) (next reading, ok bool) {
 // again reads the file from its start with another understanding. Readers
 // keep the old one until the new one is whole, so the head never goes back.
 func (r *Replay) again(ctx context.Context, src io.ReaderAt, size int64, next reading) error {
-	fresh := &Replay{opt: r.opt, observed: r.observed}
+	fresh := &Replay{opt: r.opt, observed: r.observed, private: true}
 	next.empty = r.empty && r.head.Offset == 0
 	for ok := true; ok; {
 		fresh.reading = next
@@ -260,7 +260,11 @@ func (s *scanner) piece(src io.ReaderAt, next func() *batch) (more bool, err err
 	if more || err != nil {
 		r.tail = Tail{State: TailClean, Offset: r.head.Offset} // not looked at
 	}
-	if r.session != nil {
+	switch {
+	case r.session == nil:
+	case r.private && more && err == nil: // links that stand are made anew once, not for each piece
+		r.space.Relax()
+	default:
 		r.session.Commit()
 	}
 	r.markLocked()

@@ -29,7 +29,7 @@ func tuneMemory(env func(string) string, limit int64) {
 	}
 }
 
-const indexMemoryUsage = "memory for record indexes; beyond, they wait in a file without a name"
+const indexMemoryUsage = "memory for record indexes; beyond, they wait in a file without a name; 0: the default"
 
 // newPages bounds the memory of record indexes outside a daemon. Where there
 // is no room for the file it says so once, and goes on without a bound.

@@ -206,10 +206,10 @@ type Session interface {
 	Info(w *Window) (Info, error)
 	// Facts looks at one object for a report; it changes nothing.
 	Facts(o Object) Facts
-	// Held returns where objects with this entry's id stand, for append by
-	// id; id is "" where the entry has none. ok is false in dialects without
-	// ids. Entries inside salvaged lines are not held.
-	Held(entry []byte) (id string, held []Place, ok bool)
+	// Held returns where objects with this entry's id stand, the first most of
+	// them, for append by id; id is "" where the entry has none. ok is false in
+	// dialects without ids. Entries inside salvaged lines are not held.
+	Held(entry []byte, most int) (id string, held []Place, ok bool)
 	// Diagnostics returns the findings at the head, by line, and whether there
 	// were more than are held.
 	Diagnostics() (list []jsonl.Diagnostic, truncated bool)

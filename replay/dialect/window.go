@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"sessiond/replay/jsonl"
-	"sessiond/replay/pages"
 )
 
 // WindowBytes is the size of a Window's buffer.
@@ -63,8 +62,7 @@ func full(off int64, got, want int, err error) error {
 }
 
 // AppendBody appends the message that b describes.
-func AppendBody(dst []byte, b Body, w *Window) (out []byte, err error) {
-	defer pages.Catch(&err)
+func AppendBody(dst []byte, b Body, w *Window) ([]byte, error) {
 	if b.Render != nil {
 		return b.Render(dst, w)
 	}

@@ -94,6 +94,18 @@ func (p *Pool) Stats() Stats {
 	return st
 }
 
+// Close closes the file, if there is one and it can be closed. Pages that wait
+// in it are lost.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = nil
+	if c, ok := p.store.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
 // NewSpace returns a space for the lists of one owner. A nil pool has spaces
 // too, whose pages stay in memory.
 func (p *Pool) NewSpace() *Space { return &Space{pool: p} }
@@ -155,7 +167,8 @@ func (s *Space) Check() {
 }
 
 // Relax is called by the owner, between Lock and Unlock, where it holds no
-// pointer of Mut: pages may leave memory.
+// pointer of Mut, or by readers that keep the owner away: pages may leave
+// memory.
 func (s *Space) Relax() {
 	if s == nil || s.pool == nil {
 		return

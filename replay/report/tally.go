@@ -56,8 +56,8 @@ func stored(s dialect.Session, o dialect.Object) bool {
 	if !o.Again {
 		return false
 	}
-	_, held, _ := s.Held(o.Text)
-	return len(held) > 1 && held[0].Offset < o.Offset && held[0].Bytes == o.Bytes
+	_, held, _ := s.Held(o.Text, 1)
+	return len(held) > 0 && held[0].Offset < o.Offset && held[0].Bytes == o.Bytes
 }
 
 // object counts one object; what a response did and cost counts once, however

@@ -47,6 +47,6 @@
 //
 // # Memory
 //
-// About 60 bytes an entry, some 50 more for a call and 20 for a turn, and 8 for
+// About 60 bytes an entry, in pages, some 50 more for a call and 20 for a turn, and 8 for
 // each slot of a view in use; no text.
 package eventlog

@@ -162,13 +162,16 @@ func number(raw []byte) uint64 {
 }
 
 // Held implements dialect.Session.
-func (s *Session) Held(entry []byte) (id string, held []dialect.Place, ok bool) {
+func (s *Session) Held(entry []byte, most int) (id string, held []dialect.Place, ok bool) {
 	v := jsonl.Get(entry, "event_id")
 	h := idHash(entry, v)
 	if h == 0 {
 		return "", nil, true
 	}
-	for _, i := range s.ids.All(h) {
+	for i := range s.ids.All(h) {
+		if len(held) >= most {
+			break
+		}
 		e := s.entries.At(i)
 		if e.flags&(flagSalvaged|flagProvisional) == 0 {
 			held = append(held, dialect.Place{Sequence: e.sequence, Offset: e.offset, Bytes: s.size(i)})

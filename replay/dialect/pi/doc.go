@@ -32,5 +32,5 @@
 //
 // # Memory
 //
-// About 90 bytes an entry and 8 more for each view in use, no text.
+// About 80 bytes an entry and 8 more for each view in use, in pages, no text.
 package pi

@@ -26,7 +26,7 @@ func (s *Session) addHeader(o dialect.Object, top []jsonl.Value, line []byte) er
 	}
 	if !h.versionSet && o.Oversized == nil {
 		version, newer := headerVersion(o.Text)
-		if s.version != 0 && s.version != version && s.entries.Len()+int32(s.skipped) > 0 {
+		if s.version != 0 && s.version != version && int64(s.entries.Len())+s.skipped > 0 {
 			return &dialect.Restart{Hint: version}
 		}
 		s.version, h.versionSet = version, true

@@ -136,7 +136,7 @@ func idText(line []byte, v jsonl.Value) string {
 }
 
 // Held implements dialect.Session.
-func (s *Session) Held(entry []byte) (id string, held []dialect.Place, ok bool) {
+func (s *Session) Held(entry []byte, most int) (id string, held []dialect.Place, ok bool) {
 	if s.version == 1 {
 		return "", nil, false
 	}
@@ -145,7 +145,10 @@ func (s *Session) Held(entry []byte) (id string, held []dialect.Place, ok bool) 
 	if h == 0 {
 		return "", nil, true
 	}
-	for _, i := range s.tree.All(h) {
+	for i := range s.tree.All(h) {
+		if len(held) >= most {
+			break
+		}
 		e := s.entries.At(i)
 		if e.flags&(flagSalvaged|flagProvisional) == 0 {
 			size := int64(e.bytes)

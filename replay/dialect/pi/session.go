@@ -1,6 +1,8 @@
 package pi
 
 import (
+	"math"
+
 	"sessiond/replay/dialect"
 	"sessiond/replay/dialect/tree"
 	"sessiond/replay/jsonl"
@@ -252,8 +254,12 @@ func (s *Session) noteIndex(index int64, i int32) {
 	if s.version != 1 || index < 0 {
 		return
 	}
-	for int64(s.byIndex.Len()) < index {
+	for int64(s.byIndex.Len()) < min(index, math.MaxInt32) {
+		s.relax(s.byIndex.Len())
 		s.byIndex.Append(tree.None)
+	}
+	if index >= math.MaxInt32 { // further on nothing is found by its index
+		return
 	}
 	s.byIndex.Append(i)
 }

@@ -100,7 +100,8 @@ func (s *Session) findHeads() {
 // entry of each kind that is wanted. It returns those still wanted.
 func (s *Session) lookUp(i, top int32, wanted [headKinds]bool) [headKinds]bool {
 	root := s.tree.Node(i).Strict
-	for i != top && wanted != [headKinds]bool{} {
+	for step := int32(1); i != top && wanted != [headKinds]bool{}; step++ {
+		s.relax(step)
 		wanted = s.noteHeads(i, wanted)
 		if i == root {
 			break

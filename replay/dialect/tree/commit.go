@@ -31,9 +31,7 @@ func (x *Index) Commit() {
 func (x *Index) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := range x.Len() {
-			if i%relaxEvery == 0 {
-				x.space.Relax()
-			}
+			x.relax(i)
 			if !yield(i) {
 				return
 			}
@@ -41,8 +39,12 @@ func (x *Index) all() iter.Seq[int32] {
 	}
 }
 
-// relaxEvery is how many entries are changed before pages may leave memory.
-const relaxEvery = 1 << 10
+// relax lets pages leave memory every so many steps.
+func (x *Index) relax(step int32) {
+	if step%(1<<10) == 0 {
+		x.space.Relax()
+	}
+}
 
 // ordinals returns a list with a value for every entry.
 func (x *Index) ordinals(value func(i int32) int32) pages.List[int32] {
@@ -111,8 +113,8 @@ func (x *Index) newest(i int32) int32 {
 func (x *Index) cutRings(named *pages.List[int32]) (forward bool) {
 	clear(x.rings)
 	x.cyclic = x.cyclic[:0]
-	for i, p := range named.All() {
-		forward = forward || p >= i
+	for i := range x.all() {
+		forward = forward || *named.At(i) >= i
 	}
 	if forward {
 		x.findRings(named)
@@ -138,16 +140,18 @@ func (x *Index) findRings(named *pages.List[int32]) {
 	for start := range x.all() {
 		id := start + 1
 		at := start
-		for at >= 0 && *walk.At(at) == 0 {
+		for step := int32(1); at >= 0 && *walk.At(at) == 0; step++ {
+			x.relax(step)
 			*walk.Mut(at) = id
 			at = *named.At(at)
 		}
 		if at < 0 || *walk.At(at) != id {
 			continue
 		}
-		lowest := at
+		lowest, step := at, int32(1)
 		for p := *named.At(at); p != at; p = *named.At(p) {
-			lowest = min(lowest, p)
+			x.relax(step)
+			lowest, step = min(lowest, p), step+1
 		}
 		x.rings[lowest] = *named.At(lowest)
 	}
@@ -197,12 +201,11 @@ func (x *Index) sumFrom(i int32) {
 	}
 	way := pages.New[int32](x.space)
 	for at := i; at != None && x.Node(at).Depth == 0; at = x.Node(at).Parent {
+		x.relax(way.Len())
 		way.Append(at)
 	}
 	for k := way.Len() - 1; k >= 0; k-- {
-		if k%relaxEvery == 0 {
-			x.space.Relax()
-		}
+		x.relax(k)
 		x.sum(*way.At(k))
 	}
 }

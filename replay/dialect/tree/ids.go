@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"iter"
 	"math"
 	"math/bits"
 	"sort"
@@ -21,8 +22,8 @@ func (x *IDs) Add(id uint64, i int32) (before int32) { return x.runs.add(id, i) 
 // Last returns the last entry with the id, or None.
 func (x *IDs) Last(id uint64) int32 { return x.runs.last(id) }
 
-// All returns every entry with the id, in file order.
-func (x *IDs) All(id uint64) []int32 { return x.runs.all(id) }
+// All yields every entry with the id, in file order.
+func (x *IDs) All(id uint64) iter.Seq[int32] { return x.runs.all(id) }
 
 // Bytes is about the memory held.
 func (x *IDs) Bytes() int64 { return x.runs.bytes() }
@@ -106,28 +107,26 @@ func (r *idRuns) lastOf(id, which uint64) int32 {
 	return None
 }
 
-// all returns every ordinal with the id, ascending.
-func (r *idRuns) all(id uint64) []int32 {
-	which := r.seen.has(id)
-	if which == 0 {
-		return nil
+// all yields every ordinal with the id, ascending.
+func (r *idRuns) all(id uint64) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		which := r.seen.has(id)
+		if which == 0 {
+			return
+		}
+		for k := range r.runs {
+			run := &r.runs[k]
+			if run.filters&which == 0 {
+				continue
+			}
+			for i := run.from(id); i < run.hash.Len() && *run.hash.At(i) == id; i++ {
+				if !yield(*run.at.At(i)) {
+					return
+				}
+			}
+		}
+		r.fresh.all(id, yield)
 	}
-	var out []int32
-	for k := range r.runs {
-		run := &r.runs[k]
-		if run.filters&which == 0 {
-			continue
-		}
-		to := run.upTo(id)
-		from := to
-		for from > 0 && *run.hash.At(from - 1) == id {
-			from--
-		}
-		for ; from < to; from++ {
-			out = append(out, *run.at.At(from))
-		}
-	}
-	return r.fresh.all(out, id)
 }
 
 func (r *idRuns) bytes() int64 {
@@ -171,15 +170,19 @@ func (s *sortedRun) add(run idRun) {
 
 // upTo returns how many hashes are not above one.
 func (s *sortedRun) upTo(hash uint64) int32 {
-	mark := sort.Search(len(s.every), func(i int) bool { return s.every[i] > hash })
-	if mark == 0 {
-		return 0
-	}
-	from := int32(mark-1) * markEvery
 	if hash == math.MaxUint64 {
 		return s.hash.Len()
 	}
-	return s.below(from, min(s.hash.Len(), from+markEvery), hash+1)
+	return s.from(hash + 1)
+}
+
+// from returns the first place whose hash is not below one.
+func (s *sortedRun) from(hash uint64) int32 {
+	mark := int32(sort.Search(len(s.every), func(i int) bool { return s.every[i] >= hash }))
+	if mark == 0 {
+		return 0
+	}
+	return s.below((mark-1)*markEvery, min(s.hash.Len(), mark*markEvery), hash)
 }
 
 // below returns the first place in a range whose hash is not below one, or its
@@ -366,16 +369,15 @@ func (t *idTable) last(id uint64) int32 {
 	return None
 }
 
-func (t *idTable) all(out []int32, id uint64) []int32 {
+func (t *idTable) all(id uint64, yield func(int32) bool) {
 	if t.last(id) == None {
-		return out
+		return
 	}
 	for i, h := range t.order.hash {
-		if h == id {
-			out = append(out, t.order.at[i])
+		if h == id && !yield(t.order.at[i]) {
+			return
 		}
 	}
-	return out
 }
 
 // clear empties the table.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"iter"
 	"slices"
 
 	"sessiond/replay/pages"
@@ -86,8 +87,8 @@ func (x *Index) Node(i int32) *Node { return x.nodes.At(i) }
 // Find returns the last entry with the id, or None.
 func (x *Index) Find(id uint64) int32 { return x.ids.last(id) }
 
-// All returns every entry with the id, in file order.
-func (x *Index) All(id uint64) []int32 { return x.ids.all(id) }
+// All yields every entry with the id, in file order.
+func (x *Index) All(id uint64) iter.Seq[int32] { return x.ids.all(id) }
 
 // Dirty reports whether Commit has links to make anew.
 func (x *Index) Dirty() bool { return x.dirty }
@@ -305,6 +306,7 @@ func (x *Index) RingPrefix(i int32) pages.List[int32] {
 		return up
 	}
 	for at := x.rings[root]; !x.OnStrict(at, i); at = x.Node(at).Parent {
+		x.relax(up.Len())
 		up.Append(at)
 	}
 	return up

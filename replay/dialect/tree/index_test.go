@@ -171,7 +171,7 @@ func TestIdRuns_FindsEveryID(t *testing.T) {
 		want[id] = append(want[id], i)
 	}
 	for id, list := range want {
-		if got := r.all(id); !slices.Equal(got, list) {
+		if got := slices.Collect(r.all(id)); !slices.Equal(got, list) {
 			t.Fatalf("all(%x): got %v, want %v", id, got, list)
 		}
 		if got := r.last(id); got != list[len(list)-1] {
