@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,5 +295,52 @@ func TestCache_LostReplayIsBuiltAgain(t *testing.T) {
 	c.Put("k", first, replay.Known{})
 	if third := load(); third == first {
 		t.Error("a lost replay was put into the cache")
+	}
+}
+
+// peakStore is a paging file that notes how much its pool holds at the most
+// when a page is read back: a long way that lets nothing go shows there.
+type peakStore struct {
+	memStore
+	pool *pages.Pool
+	most atomic.Int64
+}
+
+func (s *peakStore) ReadAt(p []byte, off int64) (int, error) {
+	s.most.Store(max(s.most.Load(), s.pool.Stats().HeldBytes))
+	return s.memStore.ReadAt(p, off)
+}
+
+// Whatever the links are like, every way along them lets pages go.
+func TestPaging_EveryWayThroughTheIndexKeepsTheBound(t *testing.T) {
+	const n, bound, slack = 100_000, 1 << 20, 3 << 20
+	chain := func(i int) string { return user(id(i), id(i-1)) }
+	for _, tc := range []struct {
+		name string
+		data []byte
+	}{
+		{"chain", manyLines(n, chain)},
+		{"one id twice", append(manyLines(n, chain), file(user(id(n-1), id(n-2)), user("z", id(n-1)))...)},
+		{"parents come later", append(manyLines(n, func(i int) string { return user(id(i), id(i+1)) }), file(user(id(n), ""), user("z", id(0)))...)},
+		{"one ring", manyLines(n, func(i int) string { return user(id(i), id((i+n-1)%n)) })},
+		{"another root, then back", append(manyLines(n, chain), file(user("r", ""), user("s", id(n-1)))...)},
+		{"version 1 behind a gap", []byte(user("", "") + "\n" + strings.Repeat("1\n", 5*n) + user("", "") + "\n")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &peakStore{}
+			s.pool = pages.NewPool(pages.Options{Bytes: bound, Open: func() (pages.Store, error) { return s, nil }})
+			r := buildWith(t, tc.data, replay.Options{Pages: s.pool})
+			for _, v := range bothViews {
+				viewOf(t, r, v)
+			}
+			more := file(user(id(n-2), id(n-3)), user("y", id(n-2))) // a repeat, with both views in use
+			extend(t, r, append(slices.Clip(tc.data), more...))
+			if _, _, err := r.Info(dialect.NewWindow(bytes.NewReader(tc.data))); err != nil {
+				t.Fatal(err)
+			}
+			if most := s.most.Load(); most > bound+slack {
+				t.Errorf("held %d bytes, want at most %d", most, bound+slack)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -397,5 +398,26 @@ func TestEachMessage_Edited(t *testing.T) {
 				t.Errorf("messages (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Responses that share an id are told apart by looking at the first of them,
+// not at all of them each time.
+func TestSummarize_OneIDForAllIsLinear(t *testing.T) {
+	const response = `{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-02T03:04:06.000Z","message":{"role":"assistant",` +
+		`"content":[{"type":"toolCall","id":"c","name":"x","arguments":{}}]}}` + "\n"
+	allocated := func(n int) (bytes uint64) {
+		text := header + strings.Repeat(response, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if s := summarize(t, text, Options{}); s.Tools.Calls != 1 {
+			t.Errorf("calls: got %d, want 1", s.Tools.Calls)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	allocated(1)
+	if few, many := allocated(2_000), allocated(8_000); many > 8*few {
+		t.Errorf("allocated %d bytes for 2,000 responses, %d for 8,000", few, many)
 	}
 }
