@@ -172,11 +172,19 @@ func (e *Engine) openPages() error {
 
 // housekeeping closes what nobody uses.
 func (e *Engine) housekeeping() {
+	paging := ""
 	e.every(time.Second, func() {
 		e.trust.Observe()
 		e.closeIdle(e.o.Now())
 		e.objects.expire(e.o.Now())
 		e.pages.Relax()
+		was := paging
+		switch paging = e.pages.Stats().Failed; {
+		case was == "" && paging != "":
+			e.o.Logger.Error("record indexes stay in memory", "error", paging)
+		case was != "" && paging == "":
+			e.o.Logger.Info("record indexes are paged out again")
+		}
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 // inspectOptions are the options that all forms of inspect share.
 type inspectOptions struct {
 	*rootOptions
-	recordBytesMax int64
+	recordBytesMax byteSize
 	indexMemory    byteSize
 }
 
@@ -41,7 +41,7 @@ Exit codes of inspect FILE and inspect check, the first that is true of any file
   0  none of these`
 
 func newInspectCommand(root *rootOptions) *cobra.Command {
-	o := &inspectOptions{rootOptions: root, indexMemory: pages.DefaultBytes}
+	o := &inspectOptions{rootOptions: root, recordBytesMax: 64 << 20, indexMemory: pages.DefaultBytes}
 	cmd := &cobra.Command{
 		Use:     "inspect FILE",
 		Short:   "Explain session files offline",
@@ -52,7 +52,7 @@ func newInspectCommand(root *rootOptions) *cobra.Command {
 			return runSummary(cmd, o, args[0])
 		},
 	}
-	cmd.PersistentFlags().Int64Var(&o.recordBytesMax, "record-bytes-max", 64<<20,
+	cmd.PersistentFlags().Var(&o.recordBytesMax, "record-bytes-max",
 		"records over so many bytes are not held in memory; message views show a marker")
 	cmd.PersistentFlags().Var(&o.indexMemory, "index-memory-bytes", indexMemoryUsage)
 	cmd.AddCommand(
@@ -68,10 +68,10 @@ func newInspectCommand(root *rootOptions) *cobra.Command {
 // report returns the options of a report.
 func (o *inspectOptions) report(cmd *cobra.Command) (report.Options, error) {
 	if o.recordBytesMax <= 0 {
-		return report.Options{}, usageErrorf(cmd, "--record-bytes-max %d, want at least 1", o.recordBytesMax)
+		return report.Options{}, usageErrorf(cmd, "--record-bytes-max %s, want at least 1", o.recordBytesMax.String())
 	}
 	return report.Options{
-		RecordBytesMax: o.recordBytesMax, Now: time.Now(), Cursor: offlineCursor,
+		RecordBytesMax: int64(o.recordBytesMax), Now: time.Now(), Cursor: offlineCursor,
 		Pages: newPages(o.indexMemory, cmd.ErrOrStderr()),
 	}, nil
 }

@@ -35,16 +35,33 @@ const indexMemoryUsage = "memory for record indexes; beyond, they wait in a file
 // is no room for the file it says so once, and goes on without a bound.
 func newPages(bytes byteSize, stderr io.Writer) *pages.Pool {
 	var once sync.Once
+	say := func(err error) {
+		once.Do(func() {
+			fmt.Fprintf(stderr, "sessiond: no paging file, so that memory grows with the session: %v (set TMPDIR to a folder with room)\n", err)
+		})
+	}
 	return pages.NewPool(pages.Options{Bytes: int64(bytes), Open: func() (pages.Store, error) {
 		f, err := openScratch()
 		if err != nil {
-			once.Do(func() {
-				fmt.Fprintf(stderr, "sessiond: no paging file, so that memory grows with the session: %v (set TMPDIR to a folder with room)\n", err)
-			})
+			say(err)
 			return nil, err
 		}
-		return f, nil
+		return &saidStore{f, say}, nil
 	}})
+}
+
+// saidStore is a paging file whose failure to be written is said.
+type saidStore struct {
+	vfs.Scratch
+	say func(error)
+}
+
+func (s *saidStore) WriteAt(p []byte, off int64) (int, error) {
+	n, err := s.Scratch.WriteAt(p, off)
+	if err != nil {
+		s.say(err)
+	}
+	return n, err
 }
 
 // openScratch makes a paging file where large temporary files belong: the

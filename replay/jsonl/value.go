@@ -121,12 +121,13 @@ func Get(obj []byte, key string) Value {
 	return found[0]
 }
 
-// Pick is Get for several keys in one pass: values[i] is that of keys[i].
+// Pick is Get for several keys, which are ASCII, in one pass: values[i] is that
+// of keys[i].
 func Pick(obj []byte, keys []string, values []Value) {
 	clear(values)
 	eachMember(obj, func(k, v Value) bool {
 		raw := obj[k.Start+1 : k.End-1]
-		if k.Escaped || !utf8.Valid(raw) {
+		if k.Escaped { // what is no UTF-8 is equal to none of them either way
 			raw = AppendText(nil, obj[k.Start:k.End])
 		}
 		for i, key := range keys {
