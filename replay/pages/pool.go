@@ -57,6 +57,7 @@ type Pool struct {
 	spaces []weak.Pointer[Space] // those with full pages; guarded by mu
 	next   int                   // of spaces, to be asked for pages; guarded by mu
 	failed error                 // why pages do not leave; guarded by mu
+	closed bool                  // guarded by mu
 	wait   int64                 // then: how much is in full pages before another try; guarded by mu
 
 	reads, writes atomic.Uint64
@@ -67,6 +68,7 @@ type Stats struct {
 	HeldBytes  int64  `json:"heldBytes"` // in memory
 	BoundBytes int64  `json:"boundBytes"`
 	FileBytes  int64  `json:"fileBytes"` // free places included
+	FreeBytes  int64  `json:"freeBytes"` // of these
 	Reads      uint64 `json:"reads"`     // pages
 	Writes     uint64 `json:"writes"`
 	Failed     string `json:"failed,omitempty"` // why pages do not leave memory, "" when they do
@@ -87,7 +89,10 @@ func NewPool(o Options) *Pool {
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st := Stats{p.held, p.bound, p.end, p.reads.Load(), p.writes.Load(), ""}
+	st := Stats{HeldBytes: p.held, BoundBytes: p.bound, FileBytes: p.end, Reads: p.reads.Load(), Writes: p.writes.Load()}
+	for size, places := range p.free {
+		st.FreeBytes += int64(size) * int64(len(places))
+	}
 	if p.failed != nil {
 		st.Failed = p.failed.Error()
 	}
@@ -99,7 +104,7 @@ func (p *Pool) Stats() Stats {
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = nil
+	p.closed = true
 	if c, ok := p.store.(io.Closer); ok {
 		return c.Close()
 	}
@@ -283,7 +288,7 @@ func (pg *page) resize(mem *byte, size int) {
 }
 
 // over reports whether pages are to leave. Called with mu.
-func (p *Pool) over() bool { return p.open != nil && p.full() > max(p.bound, p.wait) }
+func (p *Pool) over() bool { return p.open != nil && !p.closed && p.full() > max(p.bound, p.wait) }
 
 // full is the bytes in memory that may leave it. Called with mu.
 func (p *Pool) full() int64 { return p.held - p.last }
