@@ -79,6 +79,7 @@ func (r *Replay) Budget(v dialect.View) (b Budget, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	defer pages.Catch(&err)
+	r.space.Check()
 	return r.budgetLocked(v), nil
 }
 

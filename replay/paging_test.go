@@ -183,6 +183,8 @@ func askAll(r *replay.Replay, data []byte) map[string]error {
 			}
 		}
 	}
+	out["Admit"] = r.Admit(dialect.Context)
+	_, out["Budget"] = r.Budget(dialect.Context)
 	out["Extend"] = r.Extend(context.Background(), bytes.NewReader(data), int64(len(data)))
 	return out
 }
