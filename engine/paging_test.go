@@ -182,15 +182,23 @@ func TestPaging_NothingCanBeRead(t *testing.T) {
 	}
 }
 
+// livePaged has a followed session whose index is paged out, and a client that
+// has all of it.
+func livePaged(t *testing.T) (fsys *vfstest.FS, w *world, path string, f *follower) {
+	t.Helper()
+	fsys, paging := withPaging()
+	w = newWorld(t, paging, polling)
+	path = w.write("a.jsonl", sessionText(pagedMessages))
+	w.e.changed(path)
+	f = w.attach(wire.Command{Session: "a", View: wire.ViewTranscript})
+	f.untilLive()
+	return fsys, w, path, f
+}
+
 // A live client whose file cannot be read anew at once is not forgotten:
 // though nothing happens to the file, it is read again.
 func TestPaging_LiveClientIsNotForgotten(t *testing.T) {
-	fsys, paging := withPaging()
-	w := newWorld(t, paging, polling)
-	path := w.write("a.jsonl", sessionText(pagedMessages))
-	w.e.changed(path)
-	f := w.attach(wire.Command{Session: "a", View: wire.ViewTranscript})
-	f.untilLive()
+	fsys, w, path, f := livePaged(t)
 	fsys.Add(vfstest.Rule{Op: vfstest.ReadScratch, Times: vfstest.Always, Err: syscall.EIO})
 	n := pagedMessages
 	for !w.session("a").current().replay.Lost() {
@@ -241,12 +249,7 @@ func (w *world) failing(session string) error {
 
 // A session whose file is another when its index is lost has another history.
 func TestPaging_LostAndReplaced(t *testing.T) {
-	fsys, paging := withPaging()
-	w := newWorld(t, paging, polling)
-	path := w.write("a.jsonl", sessionText(pagedMessages))
-	w.e.changed(path)
-	f := w.attach(wire.Command{Session: "a", View: wire.ViewTranscript})
-	f.untilLive()
+	fsys, w, path, f := livePaged(t)
 	fsys.Add(vfstest.Rule{Op: vfstest.ReadScratch, Err: syscall.EIO})
 	g := w.session("a").current()
 	if _, err := g.replay.View(viewOf(wire.ViewTranscript)); err == nil {

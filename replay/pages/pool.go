@@ -187,6 +187,17 @@ func (s *Space) Relax() {
 	}
 }
 
+// RelaxEvery is Relax for each step of a long way, at some of them.
+func (s *Space) RelaxEvery(step int32) {
+	if step%relaxSteps == 0 {
+		s.Relax()
+	}
+}
+
+// relaxSteps is how many elements may be looked at or changed before pages
+// leave memory: about those of a page.
+const relaxSteps = 1 << 10
+
 // page is a part of a list. What it holds is as long as size says, or, of the
 // first page of a list, shorter.
 type page struct {

@@ -87,9 +87,7 @@ func (s *Session) makeSlots(v dialect.View) dialect.Slots {
 		from = s.entries.At(c).link
 	}
 	for i := range s.branch(from) {
-		if i%(1<<10) == 0 {
-			s.space.Relax()
-		}
+		s.space.RelaxEvery(i)
 		s.entries.At(i).appendSlots(&slots, v, i)
 	}
 	return slots

@@ -95,7 +95,7 @@ func (s *Session) Amendments(v dialect.View, after uint64) []dialect.Amendment {
 		}
 	}
 	for k := len(s.usages) - 1; k >= 0 && s.usages[k].sequence > after; k-- {
-		s.relax(int32(k))
+		s.space.RelaxEvery(int32(k))
 		note(s.usages[k].target, s.usages[k].sequence)
 	}
 	if v == dialect.Context {

@@ -114,7 +114,7 @@ func (s *Session) relink() {
 			// either of them equal slots need not be equal messages.
 			if v == dialect.Transcript || (s.tree.Node(s.leaf).Mark == tree.None && len(s.edits) == 0) {
 				for both := min(old.Len(), w.slots.Len()); int32(keep) < both && *old.At(int32(keep)) == *w.slots.At(int32(keep)); keep++ {
-					s.relax(int32(keep))
+					s.space.RelaxEvery(int32(keep))
 				}
 			}
 		}

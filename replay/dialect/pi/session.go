@@ -255,7 +255,7 @@ func (s *Session) noteIndex(index int64, i int32) {
 		return
 	}
 	for int64(s.byIndex.Len()) < min(index, math.MaxInt32) {
-		s.relax(s.byIndex.Len())
+		s.space.RelaxEvery(s.byIndex.Len())
 		s.byIndex.Append(tree.None)
 	}
 	if index >= math.MaxInt32 { // further on nothing is found by its index

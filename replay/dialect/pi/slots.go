@@ -50,7 +50,7 @@ func (s *Session) chain(i, top int32) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		up := pages.New[int32](s.space)
 		for at := i; at != top; at = s.tree.Node(at).Parent {
-			s.relax(up.Len())
+			s.space.RelaxEvery(up.Len())
 			up.Append(at)
 		}
 		s.backward(&up, yield)
@@ -60,19 +60,12 @@ func (s *Session) chain(i, top int32) iter.Seq[int32] {
 // backward yields a list from its end.
 func (s *Session) backward(up *pages.List[int32], yield func(int32) bool) bool {
 	for k := up.Len() - 1; k >= 0; k-- {
-		s.relax(k)
+		s.space.RelaxEvery(k)
 		if !yield(*up.At(k)) {
 			return false
 		}
 	}
 	return true
-}
-
-// relax lets pages leave memory every so many steps.
-func (s *Session) relax(step int32) {
-	if step%(1<<10) == 0 {
-		s.space.Relax()
-	}
 }
 
 // strictChain yields the whole strict chain of i, topmost first.

@@ -101,7 +101,7 @@ func (s *Session) findHeads() {
 func (s *Session) lookUp(i, top int32, wanted [headKinds]bool) [headKinds]bool {
 	root := s.tree.Node(i).Strict
 	for step := int32(1); i != top && wanted != [headKinds]bool{}; step++ {
-		s.relax(step)
+		s.space.RelaxEvery(step)
 		wanted = s.noteHeads(i, wanted)
 		if i == root {
 			break

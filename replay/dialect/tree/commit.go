@@ -31,18 +31,11 @@ func (x *Index) Commit() {
 func (x *Index) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := range x.Len() {
-			x.relax(i)
+			x.space.RelaxEvery(i)
 			if !yield(i) {
 				return
 			}
 		}
-	}
-}
-
-// relax lets pages leave memory every so many steps.
-func (x *Index) relax(step int32) {
-	if step%(1<<10) == 0 {
-		x.space.Relax()
 	}
 }
 
@@ -141,7 +134,7 @@ func (x *Index) findRings(named *pages.List[int32]) {
 		id := start + 1
 		at := start
 		for step := int32(1); at >= 0 && *walk.At(at) == 0; step++ {
-			x.relax(step)
+			x.space.RelaxEvery(step)
 			*walk.Mut(at) = id
 			at = *named.At(at)
 		}
@@ -150,7 +143,7 @@ func (x *Index) findRings(named *pages.List[int32]) {
 		}
 		lowest, step := at, int32(1)
 		for p := *named.At(at); p != at; p = *named.At(p) {
-			x.relax(step)
+			x.space.RelaxEvery(step)
 			lowest, step = min(lowest, p), step+1
 		}
 		x.rings[lowest] = *named.At(lowest)
@@ -201,11 +194,11 @@ func (x *Index) sumFrom(i int32) {
 	}
 	way := pages.New[int32](x.space)
 	for at := i; at != None && x.Node(at).Depth == 0; at = x.Node(at).Parent {
-		x.relax(way.Len())
+		x.space.RelaxEvery(way.Len())
 		way.Append(at)
 	}
 	for k := way.Len() - 1; k >= 0; k-- {
-		x.relax(k)
+		x.space.RelaxEvery(k)
 		x.sum(*way.At(k))
 	}
 }

@@ -306,7 +306,7 @@ func (x *Index) RingPrefix(i int32) pages.List[int32] {
 		return up
 	}
 	for at := x.rings[root]; !x.OnStrict(at, i); at = x.Node(at).Parent {
-		x.relax(up.Len())
+		x.space.RelaxEvery(up.Len())
 		up.Append(at)
 	}
 	return up
